@@ -129,7 +129,13 @@ class RateLimited(RequestRejected):
         **facts: object,
     ) -> None:
         super().__init__(
-            message, status_code=status_code, code=code, param=param, error_type=error_type, remedy=remedy, **facts
+            message,
+            status_code=status_code,
+            code=code,
+            param=param,
+            error_type=error_type,
+            remedy=remedy,
+            **facts,
         )
         self.retry_after_s = retry_after_s
 

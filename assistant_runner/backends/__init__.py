@@ -1,0 +1,1 @@
+"""Where threads live: any Assistants URL over HTTP, or our own service in this process."""

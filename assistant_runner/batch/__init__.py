@@ -1,0 +1,1 @@
+"""Rows in, results out: resume, adaptive concurrency, budget."""

@@ -1,0 +1,1 @@
+"""Commands: read options, call one library function, render, return an exit status."""

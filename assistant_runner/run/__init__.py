@@ -1,0 +1,1 @@
+"""The heart: router, dispatch, results, appender, loop, driver, journal, events."""

@@ -1,0 +1,134 @@
+"""What happens in a run, in the order it happens: the log, the progress line, the journal's records.
+
+Order of a round (row S0.22): run → router → calls → results → append → submit. Every event has
+`name` (what `--jsonl` prints under "event") and plain JSON fields.
+"""
+
+import dataclasses
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    name: ClassVar[str] = "event"
+
+    def document(self) -> dict[str, Any]:
+        """`{"event": name, ...fields}`, plain JSON."""
+        return {"event": self.name, **dataclasses.asdict(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequested(RunEvent):
+    """Before the first request: what is about to be asked. `request` is RunRequest as JSON."""
+
+    name: ClassVar[str] = "run.requested"
+    request: dict[str, Any]
+    backend: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted(RunEvent):
+    name: ClassVar[str] = "run.started"
+    run_id: str
+    thread_id: str
+    assistant_id: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextArrived(RunEvent):
+    """A piece of the assistant's text, as it streams."""
+
+    name: ClassVar[str] = "text.delta"
+    text: str
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolActivity(RunEvent):
+    """A hosted tool's finished call; `kind` is file_search, code_interpreter, or a later word (S1.10)."""
+
+    name: ClassVar[str] = "tool.activity"
+    kind: str
+    tool_call_id: str
+    detail: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundStarted(RunEvent):
+    """A required action was read; `calls` is the router's view 2, `number` counts from 1."""
+
+    name: ClassVar[str] = "round.started"
+    run_id: str
+    number: int
+    calls: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class CallStarted(RunEvent):
+    """`kind` is always function here; `effects` is read or write (a crash may leave it unknown)."""
+
+    name: ClassVar[str] = "call.started"
+    tool_call_id: str
+    tool: str
+    arguments: Any
+    effects: str
+    kind: str = "function"
+
+
+@dataclass(frozen=True, slots=True)
+class CallFinished(RunEvent):
+    """In completion order. `output` is what will be submitted for this call."""
+
+    name: ClassVar[str] = "call.finished"
+    tool_call_id: str
+    tool: str
+    is_error: bool
+    output: str
+    duration_s: float
+    notes: tuple[str, ...] = ()
+    kind: str = "function"
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCompleted(RunEvent):
+    """All results of the round are there and appended, in call order (row S0.18)."""
+
+    name: ClassVar[str] = "round.completed"
+    run_id: str
+    number: int
+    tool_call_ids: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputsSubmitted(RunEvent):
+    """The backend has taken the outputs of the round."""
+
+    name: ClassVar[str] = "outputs.submitted"
+    run_id: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Warned(RunEvent):
+    """Something that the user should know and that ends nothing."""
+
+    name: ClassVar[str] = "warning"
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded(RunEvent):
+    """The run is settled for us: terminal, paused or given up. `error` is the error document."""
+
+    name: ClassVar[str] = "run.ended"
+    run_id: str
+    thread_id: str
+    status: str
+    error: dict[str, Any] | None = None
+
+
+Listener = Callable[[RunEvent], Awaitable[None]]
+"""Called in order, awaited before the run goes on: a journal may be one."""

@@ -1,0 +1,1 @@
+"""What thinks for the service: Responses, Chat Completions, planner, script."""

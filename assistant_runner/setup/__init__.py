@@ -1,0 +1,1 @@
+"""Assistant files: load, plan, apply, import, destroy, lock."""
