@@ -1,0 +1,168 @@
+"""One typed Settings out of flags, environment, project file, user file and defaults, in that order.
+
+`load_settings` is handed the world (environment, folder) and returns the values together with where
+each came from. The files are TOML: `assistant-runner.toml` in the folder, `config.toml` in the user's
+config folder. A key in a config file's text is refused: secrets come from the environment, a file
+with mode 0600, a keyring or a command (design, promises).
+"""
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from assistant_runner.errors import ConfigurationError
+
+PROJECT_FILE = "assistant-runner.toml"
+USER_FILE = "config.toml"
+ENV_PREFIX = "ASSISTANT_RUNNER_"
+HOME_VARIABLE = "ASSISTANT_RUNNER_HOME"
+SECRET_WORDS = ("api_key", "key", "token", "secret", "password")
+
+
+class Settings(BaseModel):
+    """Everything that is not one question's own. Names are those of the config files.
+
+    `backend`: `embedded` or a URL. `engine`: `auto`, `responses`, `chat`, `planner`, `script`.
+    Times in seconds.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    backend: str = "embedded"
+    backend_key_env: str | None = None
+    backend_key_file: str | None = None
+    backend_key_command: str | None = None
+    backend_headers: dict[str, str] = {}
+    api_version: str | None = None
+    ca_file: str | None = None
+    proxy: str | None = None
+
+    engine: str = "auto"
+    engine_base_url: str | None = None
+    engine_key_env: str | None = None
+    script: str | None = None
+    model: str | None = None
+    model_aliases: dict[str, str] = {}
+
+    assistant: str | None = None
+    tools: tuple[str, ...] | None = None
+    tools_folder: str | None = None
+    offline: bool = False
+    allow_hosts: tuple[str, ...] = ()
+
+    rounds: int = 25
+    timeout_s: float = 600.0
+    tool_timeout_s: float = 60.0
+    parallelism: int = 8
+    repeats: int = 3
+    bad_rounds: int = 3
+    output_cap: int = 400_000
+    run_expires_s: int = 600
+    if_active: str = "fail"
+
+    data_folder: str | None = None
+    state_folder: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    """Settings, the origin of every field (`flag`, `environment NAME`, a file's path, `default`),
+    and the environment they were read from."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    environ: Mapping[str, str]
+    folders: "Folders"
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Where things lie. `ASSISTANT_RUNNER_HOME` moves them all under one folder."""
+
+    config: Path
+    data: Path
+    state: Path
+    cache: Path
+
+
+def find_folders(environ: Mapping[str, str]) -> Folders:
+    """The user's folders by the platform's custom, or all under `ASSISTANT_RUNNER_HOME`."""
+    home = environ.get(HOME_VARIABLE)
+    if home:
+        root = Path(home).expanduser()
+        return Folders(root / "config", root / "data", root / "state", root / "cache")
+    dirs = platformdirs.PlatformDirs("assistant-runner", appauthor=False)
+    return Folders(dirs.user_config_path, dirs.user_data_path, dirs.user_state_path, dirs.user_cache_path)
+
+
+def load_settings(flags: Mapping[str, Any], *, environ: Mapping[str, str], cwd: Path) -> LoadedSettings:
+    """Settings with their origins; ConfigurationError names file, key and the nearest right key.
+
+    `flags`: what the command line gave; None means not given.
+    """
+    folders = find_folders(environ)
+    layers: list[tuple[str, Mapping[str, Any]]] = []
+    for path in (folders.config / USER_FILE, cwd / PROJECT_FILE):
+        layers.append((str(path), _read_file(path)))
+    layers.extend(
+        (f"environment {ENV_PREFIX}{name.upper()}", {name: environ[f"{ENV_PREFIX}{name.upper()}"]})
+        for name, field in Settings.model_fields.items()
+        if f"{ENV_PREFIX}{name.upper()}" in environ and _is_plain(field.annotation)
+    )
+    layers.append(("flag", {name: value for name, value in flags.items() if value is not None}))
+
+    values: dict[str, Any] = {}
+    origins = dict.fromkeys(Settings.model_fields, "default")
+    for origin, layer in layers:
+        values.update(layer)
+        origins.update(dict.fromkeys(layer, origin))
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = str(first["loc"][0]) if first["loc"] else "?"
+        raise ConfigurationError(
+            f"{origins.get(key, 'settings')}: {key}: {first['msg']} (got {first['input']!r})",
+            remedy=f"correct {key}",
+            key=key,
+        ) from None
+    if settings.data_folder:
+        folders = Folders(folders.config, Path(settings.data_folder), folders.state, folders.cache)
+    if settings.state_folder:
+        folders = Folders(folders.config, folders.data, Path(settings.state_folder), folders.cache)
+    return LoadedSettings(settings, origins, environ, folders)
+
+
+def _is_plain(annotation: Any) -> bool:
+    """Only single values are read from the environment; lists and maps are for files."""
+    return "tuple" not in str(annotation) and "dict" not in str(annotation)
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(
+            f"{path}: cannot be read: {error}", remedy=f"correct or remove {path}"
+        ) from None
+    for key in document:
+        if key in Settings.model_fields:
+            continue
+        if key in SECRET_WORDS:
+            raise ConfigurationError(
+                f"{path}: {key}: secrets are not read from config text",
+                remedy="name the variable that holds it: backend_key_env or engine_key_env",
+                key=key,
+            )
+        near = difflib.get_close_matches(key, Settings.model_fields, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ConfigurationError(f"{path}: unknown key {key!r}{hint}", remedy="correct the key", key=key)
+    return document
