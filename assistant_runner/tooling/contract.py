@@ -143,11 +143,13 @@ class ToolOutcome:
     """What a call gave, ready to submit: `content` is plain JSON data, `is_error` marks a failure.
 
     `raw` is the handler's whole result before the selector; `usage` what its summary cost.
-    `waits_for` is set instead of a content when a person has to answer first.
+    `waits_for` is set instead of a content when a person has to answer first. `rejected` marks a call
+    that never reached the handler because its arguments do not fit (the run counts such rounds).
     """
 
     content: Any
     is_error: bool = False
+    rejected: bool = False
     raw: Any = None
     duration_s: float = 0.0
     usage: Usage | None = None
