@@ -1,0 +1,96 @@
+import pytest
+
+from assistant_runner.batch.reader import Record
+from assistant_runner.batch.rows import RowShape, build_rows, row_limits
+from assistant_runner.errors import UsageError
+from assistant_runner.run.request import Limits
+
+
+def build(*values, **shape):
+    return list(build_rows((Record(n, v) for n, v in enumerate(values, 1)), RowShape(**shape)))
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        pytest.param({"prompt": 42}, "'prompt' is a number", id="number"),
+        pytest.param({"prompt": ["a", "b"]}, "'prompt' is a list", id="list"),
+        pytest.param({"prompt": None}, "'prompt' is null", id="null"),
+        pytest.param({"text": "a"}, "there is no 'prompt' (columns: text)", id="missing"),
+        pytest.param({"prompt": " \n"}, "the prompt is empty", id="blank"),
+        pytest.param({"prompt": "a\0b"}, "NUL", id="nul"),
+        pytest.param({"prompt": "\ud83d"}, "surrogate", id="half-a-pair"),
+        pytest.param({"prompt": "a", "id": 1.5}, "an id is text or a whole number", id="id"),
+        pytest.param({"prompt": "a", "metadata": [1]}, "'metadata' should be", id="metadata"),
+        pytest.param({"prompt": "a", "limits": {"rouns": 1}}, "'limits' has no 'rouns'", id="limits"),
+        pytest.param(42, "'prompt' is a number", id="bare-number"),
+    ],
+)
+def test_case_072_what_is_no_prompt_is_a_problem_of_its_row(record, words):
+    [bad, good] = build(record, {"prompt": "fine"})
+
+    assert words in bad.problem
+    assert good.problem is None
+
+
+def test_case_074_equal_prompts_are_rows_of_their_own():
+    rows = build({"prompt": "same"}, {"prompt": "same"}, {"id": "x", "prompt": "same"})
+
+    assert len({row.key for row in rows}) == 3
+    assert len({row.content_hash for row in rows}) == 1
+
+
+def test_case_075_a_key_does_not_depend_on_the_place():
+    before = build({"prompt": "a"}, {"prompt": "b"}, {"prompt": "b"})
+    after = build({"prompt": "new"}, {"prompt": "a"}, {"prompt": "b"}, {"prompt": "b"})
+
+    assert [row.key for row in after[1:]] == [row.key for row in before]
+
+
+def test_an_id_used_twice_is_a_problem_of_the_second():
+    [first, second] = build({"id": 7, "prompt": "a"}, {"id": "7", "prompt": "b"})
+
+    assert first.problem is None
+    assert "already used" in second.problem
+
+
+def test_the_template_is_filled_from_the_columns():
+    [row, bad] = build({"city": "Oslo"}, {"town": "Bergen"}, template="Weather in {{ city }}?")
+
+    assert row.prompt == "Weather in Oslo?"
+    assert "'city' is undefined" in bad.problem
+
+
+def test_a_broken_template_is_a_usage_error():
+    with pytest.raises(UsageError, match="the template, line 1"):
+        build({"city": "Oslo"}, template="{{ city")
+
+
+def test_a_row_has_settings_of_its_own():
+    [row] = build(
+        {
+            "prompt": "a",
+            "tools": "get_weather, get_wiki_url",
+            "thread": "thread_1",
+            "metadata": '{"k": "v"}',
+            "temperature": "0.5",
+            "limits": {"rounds": 2},
+            "expect_contains": "Oslo",
+        }
+    )
+
+    assert row.asks == {
+        "tools": ["get_weather", "get_wiki_url"],
+        "thread_id": "thread_1",
+        "metadata": {"k": "v"},
+        "temperature": 0.5,
+    }
+    assert row.expect == {"contains": "Oslo"}
+    assert row_limits(row, Limits(timeout_s=5)) == Limits(rounds=2, timeout_s=5)
+
+
+def test_expectations_do_not_change_what_is_asked():
+    [one] = build({"prompt": "a", "expect": "x"})
+    [two] = build({"prompt": "a", "expect": "y"})
+
+    assert one.content_hash == two.content_hash
