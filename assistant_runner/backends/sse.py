@@ -1,0 +1,75 @@
+"""Server-sent events out of bytes, as they come, whatever the network cuts.
+
+Lines end at LF, CR or CRLF and nowhere else: U+2028, U+0085 and form feeds are text (case-053), which
+is why `str.splitlines` is not used. A character may be split between two chunks (case-052).
+Rules: the WHATWG event stream format; streaming reference, section 2.
+"""
+
+import codecs
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+LINE_END = re.compile("\r\n|\n|\r")
+LONGEST_LINE = 64 * 1024 * 1024
+"""Characters; a stream without line ends must not fill the memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One event: `name` is "" without an `event:` line; `data` has its lines joined by LF."""
+
+    name: str
+    data: str
+
+
+class SseParser:
+    """Feed it chunks of bytes, take frames. ValueError if a line never ends."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+        self._pieces: list[str] = []  # the line that is not finished yet
+        self._length = 0
+        self._after_cr = False
+        self._name = ""
+        self._data: list[str] = []
+
+    def feed(self, chunk: bytes) -> Iterator[Frame]:
+        """The frames that this chunk completes, in order."""
+        text = self._decoder.decode(chunk)
+        if self._after_cr and text:
+            self._after_cr = False
+            text = text.removeprefix("\n")
+        if not text:
+            return
+        self._after_cr = text.endswith("\r")
+        first, *others = LINE_END.split(text)
+        self._pieces.append(first)
+        self._length += len(first)
+        if self._length > LONGEST_LINE:
+            raise ValueError(f"a line of more than {LONGEST_LINE} characters")
+        for piece in others:
+            line = "".join(self._pieces)
+            self._pieces, self._length = [piece], len(piece)
+            if frame := self._take_line(line):
+                yield frame
+
+    def finish(self) -> Frame | None:
+        """The last frame if the body ended without its closing blank line."""
+        if line := "".join(self._pieces):
+            self._take_line(line)
+        self._pieces = []
+        return self._take_line("")
+
+    def _take_line(self, line: str) -> Frame | None:
+        if not line:
+            frame = Frame(self._name, "\n".join(self._data)) if self._data else None
+            self._name, self._data = "", []
+            return frame
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "data":
+            self._data.append(value)
+        elif field == "event":
+            self._name = value
+        return None  # comments, id, retry and fields we do not know
