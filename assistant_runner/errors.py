@@ -66,6 +66,10 @@ class ApiGone(BackendUnreachable):
     kind = "api_gone"
 
 
+class OutcomeUnknown(BackendUnreachable):
+    """The way broke after the request left: it may have been done. Look before repeating (case-016)."""
+
+
 class ProtocolError(BackendError):
     """The backend answered something that is not the protocol."""
 

@@ -1,0 +1,54 @@
+"""The embedded backend: our own service in this process, spoken to over HTTP without a port.
+
+The same requests and the same bytes flow as to any other server: what works here works there.
+"""
+
+import importlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import httpx
+
+from assistant_runner.backends.http import HttpBackend
+from assistant_runner.backends.transport import App, AsgiTransport
+from assistant_runner.service.engines.base import Engine
+
+LABEL = "embedded"
+BASE_URL = "http://embedded/v1"
+
+
+class InProcessService(Protocol):
+    """What the backend needs of the service: its ASGI app, alive between enter and exit."""
+
+    @property
+    def app(self) -> App: ...
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *exc: Any) -> object: ...
+
+
+@asynccontextmanager
+async def over_service(service: InProcessService) -> AsyncIterator[HttpBackend]:
+    """A backend on this service; the service is entered first and left last."""
+    async with service:
+        client = httpx.AsyncClient(
+            transport=AsgiTransport(service.app),
+            base_url=BASE_URL,
+            timeout=httpx.Timeout(600.0),  # turns of slow models; the run's own deadline is shorter
+            trust_env=False,
+        )
+        async with HttpBackend(client, label=LABEL) as backend:
+            yield backend
+
+
+@asynccontextmanager
+async def open_embedded(
+    store: Path | str | Any, engine: Engine, settings: Any = None, *, clock: Any = None
+) -> AsyncIterator[HttpBackend]:
+    """The embedded backend over the service's store (a path, or an open store) and this engine."""
+    service = importlib.import_module("assistant_runner.service.app").Service(
+        store=store, engine=engine, settings=settings, clock=clock
+    )
+    async with over_service(service) as backend:
+        yield backend
