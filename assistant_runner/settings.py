@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import platformdirs
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -38,6 +38,10 @@ class Settings(BaseModel):
     backend_key_env: str | None = None
     backend_key_file: str | None = None
     backend_key_command: str | None = None
+    backend_key_keyring: str | None = None
+    backend_auth: Literal["auto", "key", "entra", "none"] = "auto"
+    backend_form: Literal["auto", "openai", "azure", "foundry"] = "auto"
+    backend_scope: str | None = None
     backend_headers: dict[str, str] = {}
     api_version: str | None = None
     ca_file: str | None = None

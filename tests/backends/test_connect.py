@@ -1,0 +1,107 @@
+import httpx
+import pytest
+
+from assistant_runner.backends.connect import (
+    KeyAuth,
+    auth_of,
+    base_url_of,
+    form_of,
+    http_client,
+    key_source_of,
+)
+from assistant_runner.errors import ConfigurationError, UsageError
+from assistant_runner.keys import KeySource, Secret
+from assistant_runner.settings import load_settings
+
+
+def loaded(tmp_path, environ=None, **flags):
+    world = {"ASSISTANT_RUNNER_HOME": str(tmp_path), "PATH": "/usr/bin:/bin", **(environ or {})}
+    return load_settings(flags, environ=world, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("backend", "form", "base_url"),
+    [
+        ("http://127.0.0.1:8080", "openai", "http://127.0.0.1:8080/v1"),
+        ("http://127.0.0.1:8080/v1/", "openai", "http://127.0.0.1:8080/v1"),
+        ("https://gate.example.com/team-x/v1", "openai", "https://gate.example.com/team-x/v1"),
+        ("https://unit.openai.azure.com/", "azure", "https://unit.openai.azure.com/openai"),
+        ("https://unit.openai.azure.com/openai", "azure", "https://unit.openai.azure.com/openai"),
+        (
+            "https://unit.services.ai.azure.com/api/projects/p",
+            "foundry",
+            "https://unit.services.ai.azure.com/api/projects/p",
+        ),
+    ],
+)
+def test_the_form_and_the_base_follow_from_the_url(tmp_path, backend, form, base_url):
+    settings = loaded(tmp_path, backend=backend).settings
+
+    assert form_of(settings) == form
+    assert base_url_of(settings, form) == base_url
+
+
+@pytest.mark.parametrize("backend", ["embeded", "ftp://x/v1", "https://user:secret@host/v1"])
+def test_a_backend_that_is_no_url_is_a_usage_error(tmp_path, backend):
+    settings = loaded(tmp_path, backend=backend).settings
+
+    with pytest.raises(UsageError):
+        base_url_of(settings, "openai")
+
+
+@pytest.mark.parametrize(
+    ("backend", "environ", "source"),
+    [
+        pytest.param("https://api.openai.com/v1", {"OPENAI_API_KEY": "sk-1"}, "OPENAI_API_KEY", id="openai"),
+        pytest.param("https://other.example.com/v1", {"OPENAI_API_KEY": "sk-1"}, None, id="a-stranger"),
+        pytest.param("http://127.0.0.1:1/v1", {"OPENAI_API_KEY": "sk-1"}, None, id="loopback"),
+        pytest.param(
+            "https://gate.example.com/v1",
+            {"OPENAI_API_KEY": "sk-1", "OPENAI_BASE_URL": "https://gate.example.com/v1"},
+            "OPENAI_API_KEY",
+            id="the-base-url-of-the-environment",
+        ),
+    ],
+)
+def test_a_key_goes_only_where_it_belongs(tmp_path, backend, environ, source):
+    assert key_source_of(loaded(tmp_path, environ, backend=backend), "openai").env == source
+
+
+def test_case_064_an_empty_key_stops_before_any_request_for_a_hosted_target(tmp_path):
+    world = loaded(tmp_path, {"MY_KEY": ""}, backend="https://host.example.com/v1", backend_key_env="MY_KEY")
+
+    with pytest.raises(ConfigurationError, match="MY_KEY"):
+        auth_of(world, "openai")
+
+
+def test_case_064_an_empty_key_is_no_matter_for_a_server_near_by(tmp_path):
+    world = loaded(tmp_path, {"MY_KEY": ""}, backend="http://127.0.0.1:9/v1", backend_key_env="MY_KEY")
+
+    assert auth_of(world, "openai") is None
+
+
+async def test_a_key_of_a_command_is_asked_for_again_when_it_is_refused(tmp_path):
+    counter = tmp_path / "count"
+    command = f"sh -c 'echo x >> {counter}; wc -l < {counter} | tr -d \" \"'"
+    auth = KeyAuth(
+        Secret("stale", "test"),
+        header="Authorization",
+        source=KeySource(command=command),
+        environ={"PATH": "/bin"},
+    )
+    seen = []
+
+    def server(request):
+        seen.append(request.headers["authorization"])
+        return httpx.Response(401 if seen[-1] == "Bearer stale" else 200)
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(server), auth=auth) as client:
+        answers = [(await client.get("http://x/")).status_code for _ in range(2)]
+
+    assert (answers, seen) == ([200, 200], ["Bearer stale", "Bearer 1", "Bearer 1"])
+
+
+@pytest.mark.parametrize("settings", [{"ca_file": "/no/such.pem"}, {"proxy": "gopher://x"}])
+def test_certificates_and_proxies_that_cannot_be_used_are_named(tmp_path, settings):
+    with pytest.raises(ConfigurationError):
+        http_client(loaded(tmp_path, **settings).settings, base_url="http://x", auth=None)
