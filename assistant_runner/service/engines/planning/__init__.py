@@ -1,0 +1,1 @@
+"""What the planner knows: words, names, arguments, answers, summaries. Rules, no model."""
