@@ -1,0 +1,516 @@
+"""The journal: every run of ours, written ahead to SQLite, so that nothing is lost or done twice.
+
+A record is on disk before the run goes on: a call is recorded before its tool is asked, its output
+before it is submitted. Killed at any instant, the process leaves records from which `recall` tells
+what is known, and the run can be taken up again. Write-ahead logging without a flush per record:
+a kill loses nothing; a power cut may lose the last moments, never the file.
+
+One row per run for lists, its records in order (the events of run/events.py), its result once it
+has one. A process that works on a run holds a lock on a file of its own, which the system releases
+however it ends: so a run is taken up by one process at a time.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import sqlite3
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+from assistant_runner.errors import ConfigurationError, NotFound, UsageError
+from assistant_runner.run.events import (
+    CallFinished,
+    CallStarted,
+    OutputsSubmitted,
+    RoundCompleted,
+    RoundStarted,
+    RunEnded,
+    RunEvent,
+    RunRequested,
+    RunStarted,
+    TextArrived,
+    ToolActivity,
+    Warned,
+)
+
+FILE = "journal.sqlite3"
+LOCKS = "locks"
+BUSY_S = 10.0
+STALE_LOCK_S = 24 * 3600
+TEXT_PIECES = 64
+"""Pieces of text that may wait for the next record."""
+
+KEPT_RUNS = 2000
+"""Ended runs beyond the newest so many are dropped when a journal is opened."""
+
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS runs (
+    key TEXT PRIMARY KEY, run_id TEXT, thread_id TEXT, assistant_id TEXT, model TEXT,
+    backend TEXT NOT NULL, prompt TEXT, status TEXT NOT NULL, error TEXT,
+    owner TEXT, about TEXT NOT NULL, result TEXT,
+    created_at REAL NOT NULL, updated_at REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS runs_by_run_id ON runs (run_id);
+CREATE INDEX IF NOT EXISTS runs_by_time ON runs (created_at);
+CREATE TABLE IF NOT EXISTS records (
+    key TEXT NOT NULL, seq INTEGER NOT NULL, at REAL NOT NULL, event TEXT NOT NULL, body TEXT NOT NULL,
+    PRIMARY KEY (key, seq)
+) WITHOUT ROWID;
+"""
+_COLUMNS = (
+    "key, run_id, thread_id, assistant_id, model, backend, prompt, status, error, owner, about, "
+    "created_at, updated_at"
+)
+_DELTAS = "text.deltas"  # the pieces of a text between two records, in one row
+
+EVENTS: Mapping[str, type[RunEvent]] = {
+    kind.name: kind
+    for kind in (
+        RunRequested,
+        RunStarted,
+        TextArrived,
+        ToolActivity,
+        RoundStarted,
+        CallStarted,
+        CallFinished,
+        RoundCompleted,
+        OutputsSubmitted,
+        Warned,
+        RunEnded,
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JournalRun:
+    """A run as lists show it. `about`: what is needed to take it up again (settings, folder, question)."""
+
+    key: str
+    run_id: str | None
+    thread_id: str | None
+    assistant_id: str | None
+    model: str | None
+    backend: str
+    prompt: str | None
+    status: str
+    error: dict[str, Any] | None
+    owner: str | None
+    about: dict[str, Any]
+    created_at: float
+    updated_at: float
+
+    def document(self) -> dict[str, Any]:
+        document = {
+            item.name: getattr(self, item.name)
+            for item in dataclasses.fields(self)
+            if item.name not in ("owner", "about")
+        }
+        return {**document, "created_at": round(self.created_at, 3), "updated_at": round(self.updated_at, 3)}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One event as it was; `at` in Unix seconds."""
+
+    seq: int
+    at: float
+    event: RunEvent
+
+
+class Journal:
+    """The journal in one folder. ConfigurationError if the folder cannot be used."""
+
+    def __init__(self, folder: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._folder = folder
+        self._clock = clock
+        self.path = folder / FILE
+        try:
+            (folder / LOCKS).mkdir(parents=True, exist_ok=True)
+            if not self.path.exists():
+                os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))  # prompts are private
+            self._db = sqlite3.connect(self.path, isolation_level=None, timeout=BUSY_S)
+            self._prepare()
+        except (OSError, sqlite3.Error) as error:
+            raise ConfigurationError(
+                f"the journal {self.path} cannot be used: {error}",
+                remedy="set state_folder to a folder that you can write to, or leave the journal out "
+                "with --no-journal",
+            ) from None
+        self._owner = uuid.uuid4().hex
+        self._lock: BinaryIO | None = None
+
+    def _prepare(self) -> None:
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if version > _VERSION:
+            raise sqlite3.DatabaseError(f"it was written by a newer version ({version})")
+        if version < _VERSION:
+            self._db.executescript(_SCHEMA)
+            self._db.execute(f"PRAGMA user_version = {_VERSION}")
+
+    def close(self) -> None:
+        self._db.close()
+        if self._lock is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._lock.name)
+            self._lock.close()
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def begin(
+        self, *, backend: str, prompt: str | None, thread_id: str | None, about: Mapping[str, Any]
+    ) -> "Recording":
+        """A recording of a run that is about to be asked for."""
+        self._hold_lock()
+        key, now = f"j_{uuid.uuid4().hex[:20]}", self._clock()
+        with self._writing():
+            self._db.execute(
+                "INSERT INTO runs (key, thread_id, backend, prompt, status, owner, about, created_at,"
+                " updated_at) VALUES (?, ?, ?, ?, 'requested', ?, ?, ?, ?)",
+                (key, thread_id, backend, prompt, self._owner, _dump(about), now, now),
+            )
+        return Recording(self, key, 0)
+
+    def take_up(self, run: JournalRun) -> "Recording":
+        """A recording that goes on with this run; UsageError if another living process works on it."""
+        self._hold_lock()
+        if run.owner and run.owner != self._owner and self._is_alive(run.owner):
+            raise UsageError(
+                f"run {run.run_id or run.key} is being worked on by another process",
+                remedy=f"watch it: assistant-runner run tail {run.run_id or run.key}",
+            )
+        with self._writing():
+            taken = self._db.execute(
+                "UPDATE runs SET owner = ?, updated_at = ? WHERE key = ? AND owner IS ?",
+                (self._owner, self._clock(), run.key, run.owner),
+            ).rowcount
+        if not taken:
+            raise UsageError(
+                f"run {run.run_id or run.key} was just taken up by another process",
+                remedy=f"watch it: assistant-runner run tail {run.run_id or run.key}",
+            )
+        last = self._db.execute("SELECT max(seq) FROM records WHERE key = ?", (run.key,)).fetchone()[0]
+        return Recording(self, run.key, last or 0)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Every write: a journal that cannot be written stops the run before it goes on."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise ConfigurationError(
+                f"the journal {self.path} cannot be written: {error}",
+                remedy="free space on the disk, or leave the journal out with --no-journal",
+            ) from None
+
+    def _append(self, key: str, rows: Sequence[tuple[int, str, str]], changes: Mapping[str, Any]) -> None:
+        """Rows of (seq, event, body) and changes of the run's row, all or none."""
+        now = self._clock()
+        whole = len(rows) + bool(changes) > 1
+        with self._writing():
+            if whole:
+                self._db.execute("BEGIN IMMEDIATE")
+            for seq, event, body in rows:
+                self._db.execute(
+                    "INSERT INTO records (key, seq, at, event, body) VALUES (?, ?, ?, ?, ?)",
+                    (key, seq, now, event, body),
+                )
+            if changes:
+                sets = ", ".join(f"{name} = ?" for name in changes)
+                self._db.execute(
+                    f"UPDATE runs SET {sets}, updated_at = ? WHERE key = ?", (*changes.values(), now, key)
+                )
+            if whole:
+                self._db.execute("COMMIT")
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def runs(self, *, limit: int = 20) -> list[JournalRun]:
+        """The newest runs first."""
+        rows = self._db.execute(
+            f"SELECT {_COLUMNS} FROM runs ORDER BY created_at DESC, key DESC LIMIT ?", (limit,)
+        )
+        return [_journal_run(row) for row in rows]
+
+    def find(self, reference: str) -> JournalRun:
+        """The run with this run id or journal key, or whose id begins so; NotFound otherwise."""
+        rows = self._db.execute(
+            f"SELECT {_COLUMNS} FROM runs WHERE run_id = ?1 OR key = ?1 ORDER BY created_at DESC LIMIT 1",
+            (reference,),
+        ).fetchall()
+        if not rows and len(reference) >= 6:
+            rows = self._db.execute(
+                f"SELECT {_COLUMNS} FROM runs"
+                " WHERE substr(run_id, 1, ?2) = ?1 OR substr(key, 1, ?2) = ?1 LIMIT 2",
+                (reference, len(reference)),
+            ).fetchall()
+        if len(rows) != 1:
+            why = "is the beginning of more than one run's id" if rows else "is not in the journal"
+            raise NotFound(
+                f"run {reference!r} {why} ({self.path})",
+                status_code=404,
+                remedy="assistant-runner run list shows the runs of this machine",
+            )
+        return _journal_run(rows[0])
+
+    def last(self) -> JournalRun:
+        """The newest run; NotFound if there is none."""
+        newest = self.runs(limit=1)
+        if not newest:
+            raise NotFound(
+                f"the journal {self.path} holds no run", status_code=404, remedy="ask something first"
+            )
+        return newest[0]
+
+    def records(self, key: str, *, after: int = 0) -> list[Record]:
+        """The run's records after this number, in order, texts in the pieces in which they came."""
+        rows = self._db.execute(
+            "SELECT seq, at, event, body FROM records WHERE key = ? AND seq > ? ORDER BY seq", (key, after)
+        )
+        return [record for row in rows for record in _records_of(row)]
+
+    def result(self, key: str) -> dict[str, Any] | None:
+        """What `Recording.finish` was given, None if the run has not completed."""
+        row = self._db.execute("SELECT result FROM runs WHERE key = ?", (key,)).fetchone()
+        return json.loads(row[0]) if row and row[0] else None
+
+    def is_worked_on(self, run: JournalRun) -> bool:
+        """Whether a living process (this one too) holds the run."""
+        return bool(run.owner) and (run.owner == self._owner or self._is_alive(str(run.owner)))
+
+    def prune(self, *, keep: int = KEPT_RUNS) -> int:
+        """Drops ended runs beyond the newest `keep`, and locks that nobody holds; how many runs."""
+        with self._writing():
+            self._db.execute("BEGIN IMMEDIATE")
+            old = [
+                row[0]
+                for row in self._db.execute(
+                    "SELECT key FROM runs WHERE owner IS NULL ORDER BY created_at DESC LIMIT -1 OFFSET ?",
+                    (keep,),
+                )
+            ]
+            self._db.executemany("DELETE FROM records WHERE key = ?", [(key,) for key in old])
+            self._db.executemany("DELETE FROM runs WHERE key = ?", [(key,) for key in old])
+            self._db.execute("COMMIT")
+        for path in (self._folder / LOCKS).iterdir():
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > STALE_LOCK_S and not self._is_alive(path.name):
+                    path.unlink()
+        return len(old)
+
+    # -- who works on what ----------------------------------------------------------------------
+
+    def _hold_lock(self) -> None:
+        if self._lock is None:
+            try:
+                self._lock = (self._folder / LOCKS / self._owner).open("wb")
+            except OSError as error:
+                raise ConfigurationError(
+                    f"the journal's lock cannot be made: {error}", remedy="check the state folder's rights"
+                ) from None
+            _lock(self._lock)
+
+    def _is_alive(self, owner: str) -> bool:
+        try:
+            with (self._folder / LOCKS / owner).open("rb+") as file:
+                return not _lock(file)
+        except OSError:
+            return False
+
+
+class Recording:
+    """Writes one run's events; `listen` is a Listener, awaited before the run goes on."""
+
+    def __init__(self, journal: Journal, key: str, last_seq: int) -> None:
+        self.key = key
+        self._journal = journal
+        self._seq = last_seq
+        self._text: list[TextArrived] = []
+
+    async def listen(self, event: RunEvent) -> None:
+        self.append(event)
+
+    def append(self, event: RunEvent) -> None:
+        """On disk when it returns; pieces of text wait for the next other event."""
+        if isinstance(event, TextArrived):
+            self._text.append(event)
+            if len(self._text) >= TEXT_PIECES:
+                self._journal._append(self.key, self._text_rows(), {})
+            return
+        rows = self._text_rows()
+        rows.append((self._next(), event.name, _dump(_fields(event))))
+        self._journal._append(self.key, rows, _changes(event))
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """The result of the completed run, whole, for replay."""
+        self._journal._append(self.key, self._text_rows(), {"result": _dump(result), "owner": None})
+
+    def release(self) -> None:
+        """Nobody works on the run any more."""
+        self._journal._append(self.key, self._text_rows(), {"owner": None})
+
+    def _next(self) -> int:
+        self._seq += 1
+        return self._seq
+
+    def _text_rows(self) -> list[tuple[int, str, str]]:
+        rows: list[tuple[int, str, str]] = []
+        pieces, self._text = self._text, []
+        while pieces:
+            first = pieces[0].message_id
+            run = [piece.text for piece in pieces if piece.message_id == first]
+            pieces = [piece for piece in pieces if piece.message_id != first]
+            rows.append((self._next(), _DELTAS, _dump({"message_id": first, "pieces": run})))
+        return rows
+
+
+# -- what the records tell ------------------------------------------------------------------------
+
+
+@dataclass
+class RoundMemory:
+    """One round as far as it is known. `finished` and `started` are by tool call id."""
+
+    number: int
+    calls: list[dict[str, Any]]
+    started: dict[str, CallStarted] = field(default_factory=dict)
+    finished: dict[str, CallFinished] = field(default_factory=dict)
+    completed: bool = False
+    submitted: bool = False
+
+    def unknown(self) -> list[CallStarted]:
+        """Calls that were begun and whose outcome is not known."""
+        return [call for call_id, call in self.started.items() if call_id not in self.finished]
+
+
+@dataclass
+class RunMemory:
+    """What the journal knows of a run: enough to go on without doing anything twice."""
+
+    request: dict[str, Any] | None = None
+    run_id: str | None = None
+    thread_id: str | None = None
+    rounds: list[RoundMemory] = field(default_factory=list)
+    ended: RunEnded | None = None
+
+    def finished(self) -> dict[str, CallFinished]:
+        """All finished calls by tool call id."""
+        return {call_id: call for known in self.rounds for call_id, call in known.finished.items()}
+
+
+def recall(records: Sequence[Record]) -> RunMemory:
+    """The memory of these records; a round that was begun again (after a kill) is one round."""
+    memory = RunMemory()
+    current: RoundMemory | None = None
+    for record in records:
+        event = record.event
+        if isinstance(event, RunRequested):
+            memory.request = event.request
+        elif isinstance(event, RunStarted):
+            if memory.run_id != event.run_id:
+                memory.rounds.clear()
+            memory.run_id, memory.thread_id = event.run_id, event.thread_id
+        elif isinstance(event, RoundStarted):
+            if current is None or current.number != event.number or current not in memory.rounds:
+                current = RoundMemory(event.number, event.calls)
+                memory.rounds.append(current)
+        elif isinstance(event, CallStarted) and current:
+            current.started[event.tool_call_id] = event
+            current.finished.pop(event.tool_call_id, None)
+        elif isinstance(event, CallFinished) and current:
+            current.finished[event.tool_call_id] = event
+        elif isinstance(event, RoundCompleted) and current:
+            current.completed = True
+        elif isinstance(event, OutputsSubmitted) and current:
+            current.submitted = True
+        elif isinstance(event, RunEnded):
+            memory.ended = event
+    return memory
+
+
+# -- forms on disk --------------------------------------------------------------------------------
+
+
+def _fields(event: RunEvent) -> dict[str, Any]:
+    return {item.name: getattr(event, item.name) for item in dataclasses.fields(event)}
+
+
+def _changes(event: RunEvent) -> dict[str, Any]:
+    """What the run's row learns from an event."""
+    if isinstance(event, RunStarted):
+        return {
+            "run_id": event.run_id,
+            "thread_id": event.thread_id,
+            "assistant_id": event.assistant_id,
+            "model": event.model,
+            "status": "in_progress",
+        }
+    if isinstance(event, RoundStarted):
+        return {"status": "requires_action"}
+    if isinstance(event, OutputsSubmitted):
+        return {"status": "in_progress"}
+    if isinstance(event, RunEnded):
+        return {"status": event.status, "error": _dump(event.error) if event.error else None}
+    return {}
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _records_of(row: tuple[int, float, str, str]) -> Iterator[Record]:
+    seq, at, name, body = row
+    values = json.loads(body)
+    if name == _DELTAS:
+        for piece in values["pieces"]:
+            yield Record(seq, at, TextArrived(text=piece, message_id=values["message_id"]))
+        return
+    kind = EVENTS.get(name)
+    if kind is not None:  # a later version's event tells this one nothing
+        known = {item.name for item in dataclasses.fields(kind)}
+        values = {key: value for key, value in values.items() if key in known}
+        if kind is CallFinished and "notes" in values:
+            values["notes"] = tuple(values["notes"])
+        yield Record(seq, at, kind(**values))
+
+
+def _journal_run(row: Sequence[Any]) -> JournalRun:
+    values = dict(zip((name.strip() for name in _COLUMNS.split(",")), row, strict=True))
+    values["error"] = json.loads(values["error"]) if values["error"] else None
+    values["about"] = json.loads(values["about"])
+    return JournalRun(**values)
+
+
+def _lock(file: BinaryIO) -> bool:
+    """Whether this handle now holds the file's lock; the system lets go of it with the process."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,188 @@
+import multiprocessing
+import stat
+
+import pytest
+
+from assistant_runner.errors import ConfigurationError, NotFound, UsageError
+from assistant_runner.run.events import (
+    CallFinished,
+    CallStarted,
+    OutputsSubmitted,
+    RoundCompleted,
+    RoundStarted,
+    RunEnded,
+    RunRequested,
+    RunStarted,
+    TextArrived,
+    Warned,
+)
+from assistant_runner.run.journal import Journal, recall
+
+CALL = {
+    "id": "call_1",
+    "type": "function",
+    "function": {"name": "t", "arguments": "{}", "json_arguments": {}},
+}
+EVENTS = [
+    RunRequested({"assistant_id": "asst_1"}, "embedded"),
+    RunStarted("run_1", "thread_1", "asst_1", "m"),
+    RoundStarted("run_1", 1, [CALL]),
+    CallStarted("call_1", "t", {}, "write"),
+    CallFinished("call_1", "t", False, "out", 0.1, ("note",)),
+    RoundCompleted("run_1", 1, ["call_1"]),
+    OutputsSubmitted("run_1", 1),
+    TextArrived("Łó", "msg_1"),
+    TextArrived("dź", "msg_1"),
+    Warned("careful"),
+    RunEnded("run_1", "thread_1", "completed"),
+]
+
+
+def begin(journal, prompt="hello"):
+    return journal.begin(backend="embedded", prompt=prompt, thread_id=None, about={"folder": "/x"})
+
+
+def test_every_event_comes_back_as_it_was_in_order(tmp_path):
+    with Journal(tmp_path) as journal:
+        recording = begin(journal)
+        for event in EVENTS:
+            recording.append(event)
+
+        assert [record.event for record in journal.records(recording.key)] == EVENTS
+
+
+def test_a_record_is_seen_by_another_process_as_soon_as_append_returns(tmp_path):
+    with Journal(tmp_path) as journal, Journal(tmp_path) as other:
+        recording = begin(journal)
+        recording.append(EVENTS[0])
+
+        assert [record.event for record in other.records(recording.key)] == EVENTS[:1]
+
+
+def test_a_list_shows_the_newest_first_with_their_ids_and_states(tmp_path):
+    with Journal(tmp_path) as journal:
+        first = begin(journal, "one")
+        for event in EVENTS:
+            first.append(event)
+        begin(journal, "two").append(EVENTS[0])
+
+        newest, oldest = journal.runs()
+
+    assert (newest.prompt, newest.status, newest.run_id) == ("two", "requested", None)
+    assert (oldest.prompt, oldest.status, oldest.run_id) == ("one", "completed", "run_1")
+    assert "about" not in oldest.document()
+
+
+@pytest.mark.parametrize("reference", ["run_1", "j_"], ids=["run-id", "key"])
+def test_a_run_is_found_by_its_id_or_its_key(tmp_path, reference):
+    with Journal(tmp_path) as journal:
+        recording = begin(journal)
+        recording.append(EVENTS[1])
+        wanted = reference if reference == "run_1" else recording.key
+
+        assert journal.find(wanted).key == recording.key
+        assert journal.last().key == recording.key
+        with pytest.raises(NotFound, match="run_2"):
+            journal.find("run_2")
+
+
+def test_the_result_is_kept_whole_and_frees_the_run(tmp_path):
+    with Journal(tmp_path) as journal:
+        recording = begin(journal)
+        recording.append(TextArrived("late", "msg_1"))
+        recording.finish({"text": "Łódź"})
+
+        assert journal.result(recording.key) == {"text": "Łódź"}
+        assert [record.event.text for record in journal.records(recording.key)] == ["late"]
+        assert not journal.is_worked_on(journal.find(recording.key))
+
+
+def test_a_run_that_a_living_process_works_on_is_not_taken_up(tmp_path):
+    with Journal(tmp_path) as journal, Journal(tmp_path) as other:
+        recording = begin(journal)
+
+        with pytest.raises(UsageError, match="another process"):
+            other.take_up(other.find(recording.key))
+
+        recording.release()
+        again = other.take_up(other.find(recording.key))
+        again.append(EVENTS[0])
+        assert [record.seq for record in journal.records(recording.key)] == [1]
+
+
+def _begin_and_die(folder):
+    import os
+
+    begin(Journal(folder)).append(EVENTS[0])
+    os.kill(os.getpid(), 9)
+
+
+def test_a_run_of_a_killed_process_is_taken_up_where_it_stopped(tmp_path):
+    process = multiprocessing.get_context("spawn").Process(target=_begin_and_die, args=(tmp_path,))
+    process.start()
+    process.join(30)
+
+    with Journal(tmp_path) as journal:
+        run = journal.last()
+        assert not journal.is_worked_on(run)
+        recording = journal.take_up(run)
+        recording.append(EVENTS[1])
+        assert [record.event for record in journal.records(run.key)] == EVENTS[:2]
+
+
+def test_the_file_is_private(tmp_path):
+    with Journal(tmp_path) as journal:
+        assert stat.S_IMODE(journal.path.stat().st_mode) == 0o600
+
+
+def test_a_journal_that_cannot_be_opened_or_written_says_so(tmp_path):
+    (tmp_path / "journal.sqlite3").write_text("this is no database, and it is long enough to be looked at")
+    with pytest.raises(ConfigurationError, match=r"journal\.sqlite3"):
+        Journal(tmp_path)
+
+    with Journal(tmp_path / "other") as journal:
+        recording = begin(journal)
+        journal._db.execute("PRAGMA query_only = 1")
+        with pytest.raises(ConfigurationError, match="cannot be written"):
+            recording.append(EVENTS[0])
+
+
+def test_pruning_drops_the_oldest_ended_runs_only(tmp_path):
+    with Journal(tmp_path) as journal:
+        for number in range(3):
+            begin(journal, f"ended {number}").finish({})
+        begin(journal, "open")
+
+        assert journal.prune(keep=1) == 2
+        assert [run.prompt for run in journal.runs()] == ["open", "ended 2"]
+
+
+def memory_after(tmp_path, count):
+    with Journal(tmp_path) as journal:
+        recording = begin(journal)
+        for event in EVENTS[:count]:
+            recording.append(event)
+        return recall(journal.records(recording.key))
+
+
+def test_what_is_known_after_each_record(tmp_path):
+    known = [memory_after(tmp_path / str(count), count) for count in range(len(EVENTS) + 1)]
+
+    assert [memory.run_id for memory in known[:3]] == [None, None, "run_1"]
+    assert [len(memory.rounds) for memory in known[2:4]] == [0, 1]
+    assert [call.tool for call in known[4].rounds[0].unknown()] == ["t"]
+    assert known[5].rounds[0].unknown() == []
+    assert known[5].finished()["call_1"].output == "out"
+    assert [memory.rounds[0].completed for memory in known[5:7]] == [False, True]
+    assert [memory.rounds[0].submitted for memory in known[6:8]] == [False, True]
+    assert known[-1].ended.status == "completed"
+
+
+def test_a_call_that_was_begun_again_is_unknown_again(tmp_path):
+    with Journal(tmp_path) as journal:
+        recording = begin(journal)
+        for event in (*EVENTS[:4], EVENTS[2], EVENTS[3]):
+            recording.append(event)
+        memory = recall(journal.records(recording.key))
+
+    assert [len(memory.rounds), len(memory.rounds[0].unknown())] == [1, 1]
