@@ -99,6 +99,8 @@ def from_answer(response: httpx.Response, *, label: str, form: str, repeatable: 
             status_code=status,
             request_id=request_id,
         )
+    if error is None and status in (401, 403, 429):  # a gateway's own words; the status says enough
+        error = ErrorObject(message=_excerpt(response))
     if error is None:
         return not_the_protocol(response, label=label)
     message = f"{label} refused {what}: {mask(error.message)}"
