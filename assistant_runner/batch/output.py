@@ -1,0 +1,459 @@
+"""Results on disk: each row once, in input order, whole or not at all, and found again on resume.
+
+The truth is OUTPUT together with `OUTPUT.batch/pending.jsonl`. A row that finishes before its turn is
+appended to the pending file and copied into OUTPUT when all before it are there, so nothing finished is
+lost when the process is killed, and memory holds places, not rows. On resume the part of OUTPUT that
+still is the beginning of the input stays as it lies; rows behind it move to the pending file (first
+written, then cut off) and flow back in order. Answers that no input row asks for any more are kept in
+`superseded.jsonl`.
+"""
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from assistant_runner.batch.codec import Codec, JsonlCodec
+from assistant_runner.errors import ConfigurationError
+
+Place = Literal["output", "pending", "errors"]
+PENDING_KEEP_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A result that an earlier run left: where it lies and what it was."""
+
+    place: Place
+    ordinal: int
+    offset: int
+    length: int
+    status: str
+    content_hash: str
+    fingerprint: str
+
+
+def state_folder(output: Path) -> Path:
+    """Where a batch keeps what is not results: lock, pending rows, progress, the command."""
+    return output.with_name(output.name + ".batch")
+
+
+class Index:
+    """Keys of finished rows and where they lie. On disk when many: memory stays flat."""
+
+    def __init__(self) -> None:
+        self._db = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        self._db.execute("PRAGMA journal_mode=OFF")
+        self._db.execute("PRAGMA cache_size=-8192")
+        self._db.execute(
+            "CREATE TABLE found (key TEXT PRIMARY KEY, place TEXT, ordinal INTEGER, offset INTEGER,"
+            " length INTEGER, status TEXT, hash TEXT, fingerprint TEXT, kept INTEGER) WITHOUT ROWID"
+        )
+        self._db.execute("BEGIN")
+
+    def add(self, key: str, found: Found, *, replace: bool) -> bool:
+        """False if the key was there and stays as it was."""
+        word = "REPLACE" if replace else "IGNORE"
+        cursor = self._db.execute(
+            f"INSERT OR {word} INTO found VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)",
+            (
+                key,
+                found.place,
+                found.ordinal,
+                found.offset,
+                found.length,
+                found.status,
+                found.content_hash,
+                found.fingerprint,
+            ),
+        )
+        return cursor.rowcount > 0
+
+    def get(self, key: str) -> Found | None:
+        row = self._db.execute(
+            "SELECT place, ordinal, offset, length, status, hash, fingerprint FROM found WHERE key = ?",
+            (key,),
+        ).fetchone()
+        return Found(*row) if row else None
+
+    def keep(self, key: str) -> None:
+        self._db.execute("UPDATE found SET kept = 1 WHERE key = ?", (key,))
+
+    def is_kept(self, key: str) -> bool:
+        row = self._db.execute("SELECT kept FROM found WHERE key = ?", (key,)).fetchone()
+        return bool(row and row[0])
+
+    def move(self, key: str, *, place: Place, offset: int, length: int) -> None:
+        self._db.execute(
+            "UPDATE found SET place = ?, offset = ?, length = ? WHERE key = ?", (place, offset, length, key)
+        )
+
+    def drop_unkept(self) -> None:
+        self._db.execute("DELETE FROM found WHERE kept = 0")
+
+    def count(self, place: Place, *, kept: bool | None = None) -> int:
+        clause = "" if kept is None else f" AND kept = {int(kept)}"
+        [(count,)] = self._db.execute(f"SELECT COUNT(*) FROM found WHERE place = ?{clause}", (place,))
+        return int(count)
+
+    def first_unkept(self, place: Place) -> int | None:
+        """The ordinal of the first row of a file that is not kept."""
+        [(ordinal,)] = self._db.execute(
+            "SELECT MIN(ordinal) FROM found WHERE place = ? AND kept = 0", (place,)
+        )
+        return None if ordinal is None else int(ordinal)
+
+    def close(self) -> None:
+        self._db.close()
+
+
+class ResultStore:
+    """Reads what is there, takes new rows, keeps the order. Opened by one process at a time."""
+
+    def __init__(
+        self, output: Path | None, codec: Codec, *, ordered: bool = True, errors: Path | None = None
+    ) -> None:
+        """`output` None: standard output, nothing is resumable. `errors`: where failed rows go instead."""
+        self.ordered = ordered
+        self.index = Index()
+        self.written = 0
+        self._codec = codec
+        self._jsonl = JsonlCodec()
+        self._path = output
+        self._errors_path = errors
+        self._folder = state_folder(output) if output else None
+        self._next = 0
+        self._waiting: dict[int, tuple[int, int] | None] = {}
+        self._dirty = False
+        self._header_due = False
+        self._doubled: int | None = None
+        if output is None:
+            self._out = os.dup(1)
+            with tempfile.TemporaryFile() as scratch:
+                self._pending = os.dup(scratch.fileno())
+            self._header_due = bool(codec.header)
+        else:
+            assert self._folder is not None
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._out = _open(output)
+                self._pending = _open(self._folder / "pending.jsonl")
+            except OSError as error:
+                raise _cannot_write(output, error) from None
+            self._header_due = bool(codec.header) and os.fstat(self._out).st_size == 0
+        self._errors = _open(errors) if errors else None
+        self._pending_size = os.fstat(self._pending).st_size
+
+    # -- what an earlier run left -------------------------------------------------------------------
+
+    def load(self) -> int:
+        """How many finished rows are there; torn last rows are cut off. Call before anything is put."""
+        if self._path is None:
+            return 0
+        self._load(self._path, self._codec, self._out, "output")
+        self._load(_child(self._folder, "pending.jsonl"), self._jsonl, self._pending, "pending")
+        if self._errors is not None and self._errors_path is not None:
+            self._load(self._errors_path, self._jsonl, self._errors, "errors")
+        self._pending_size = os.fstat(self._pending).st_size
+        self._header_due = bool(self._codec.header) and os.fstat(self._out).st_size == 0
+        return sum(self.index.count(place) for place in ("output", "pending", "errors"))
+
+    def _load(self, path: Path, codec: Codec, handle: int, place: Place) -> None:
+        good = 0
+        size = os.fstat(handle).st_size
+        bad: int | None = None
+        with path.open("rb") as stream:
+            for ordinal, (offset, data) in enumerate(codec.split(stream)):
+                try:
+                    row = codec.decode(data)
+                    found = Found(
+                        place,
+                        ordinal,
+                        offset,
+                        len(data),
+                        str(row["status"]),
+                        str(row["content_hash"]),
+                        str(row["fingerprint"]),
+                    )
+                    key = str(row["key"])
+                except (ValueError, KeyError):
+                    if bad is not None or ordinal == 0:
+                        raise _not_ours(path, ordinal + 1) from None
+                    bad = ordinal + 1
+                    continue
+                if bad is not None:
+                    raise _not_ours(path, bad)
+                added = self.index.add(key, found, replace=place == "pending" and self._may_replace(key))
+                if place == "output" and not added and self._doubled is None:
+                    self._doubled = ordinal
+                good = offset + len(data)
+        good = max(good, len(codec.header) if size >= len(codec.header) else 0)
+        if good == 0 and size > 0 and path == self._path and not self._looks_torn(path):
+            raise _not_ours(path, 1)
+        if good < size:
+            os.ftruncate(handle, good)
+
+    def _may_replace(self, key: str) -> bool:
+        """Within the pending file the last row of a key counts; OUTPUT goes before the pending file."""
+        found = self.index.get(key)
+        return found is None or found.place == "pending"
+
+    @staticmethod
+    def _looks_torn(path: Path) -> bool:
+        with path.open("rb") as stream:
+            head = stream.read(16)
+        marks = (b'{"index":', b"index,line")
+        return any(head[: len(mark)] == mark[: len(head)] for mark in marks) or not head.strip(b"\0")
+
+    def read(self, found: Found) -> dict[str, Any]:
+        """A row that `index` knows."""
+        if found.place == "output":
+            return self._codec.decode(_pread(self._out, found.offset, found.length))
+        handle = self._errors if found.place == "errors" else self._pending
+        assert handle is not None
+        return self._jsonl.decode(_pread(handle, found.offset, found.length))
+
+    def settle(self, *, prefix: int) -> None:
+        """Make the files fit the plan: kept rows of OUTPUT up to ordinal `prefix` stay in place.
+
+        Kept rows behind it move to the pending file; rows that are not kept leave, those with an
+        answer into `superseded.jsonl`.
+        """
+        if self._path is None or self._folder is None:
+            return
+        rows_out = self.index.count("output")
+        dropped = any(self.index.count(place, kept=False) for place in ("output", "pending", "errors"))
+        if self._doubled is not None:
+            prefix, dropped = min(prefix, self._doubled), True
+        if prefix >= rows_out and not dropped:
+            return
+        fresh = self._folder / "pending.jsonl.new"
+        cut: int | None = None
+        moved: list[tuple[str, int, int]] = []
+        with fresh.open("wb") as stream, (self._folder / "superseded.jsonl").open("ab") as old:
+            for place, data, row, offset, ordinal in self._all_rows():
+                key = str(row["key"])
+                found = self.index.get(key)
+                current = found is not None and (found.place, found.offset) == (place, offset)
+                stays = place == "output" and ordinal < prefix
+                if place == "output" and not stays and cut is None:
+                    cut = offset
+                if stays or not current:
+                    continue
+                if not self.index.is_kept(key):
+                    if row["status"] == "ok":
+                        old.write(self._jsonl.encode(row))
+                    continue
+                line = data if place == "pending" else self._jsonl.encode(row)
+                moved.append((key, stream.tell(), len(line)))
+                stream.write(line)
+            for handle in (stream, old):
+                handle.flush()
+                os.fsync(handle.fileno())
+        os.close(self._pending)
+        os.replace(fresh, self._folder / "pending.jsonl")
+        self._pending = _open(self._folder / "pending.jsonl")
+        self._pending_size = os.fstat(self._pending).st_size
+        if cut is not None:
+            os.ftruncate(self._out, cut)
+        for key, offset, length in moved:
+            self.index.move(key, place="pending", offset=offset, length=length)
+        self._settle_errors()
+        self.index.drop_unkept()
+
+    def _settle_errors(self) -> None:
+        """Failed rows that are asked again leave the errors file."""
+        if self._errors is None or self._errors_path is None or not self.index.count("errors", kept=False):
+            return
+        fresh = self._errors_path.with_name(self._errors_path.name + ".new")
+        with fresh.open("wb") as stream, self._errors_path.open("rb") as old:
+            for _, data in self._jsonl.split(old):
+                key = str(self._jsonl.decode(data)["key"])
+                if self.index.is_kept(key):
+                    self.index.move(key, place="errors", offset=stream.tell(), length=len(data))
+                    stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.close(self._errors)
+        os.replace(fresh, self._errors_path)
+        self._errors = _open(self._errors_path)
+
+    def _all_rows(self) -> Iterator[tuple[Place, bytes, dict[str, Any], int, int]]:
+        assert self._path is not None
+        sources: tuple[tuple[Place, Path, Codec], ...] = (
+            ("output", self._path, self._codec),
+            ("pending", _child(self._folder, "pending.jsonl"), self._jsonl),
+        )
+        for place, path, codec in sources:
+            with path.open("rb") as stream:
+                for ordinal, (offset, data) in enumerate(codec.split(stream)):
+                    yield place, data, codec.decode(data), offset, ordinal
+
+    # -- new rows ------------------------------------------------------------------------------------
+
+    @property
+    def backlog(self) -> int:
+        """Rows that finished and wait for one before them."""
+        return len(self._waiting)
+
+    def put(self, sequence: int, row: dict[str, Any]) -> None:
+        """Take a finished row; `sequence` is its place in the order, each number once, from 0."""
+        try:
+            self._put(sequence, row)
+        except OSError as error:
+            raise _cannot_write(self._path, error) from None
+
+    def _put(self, sequence: int, row: dict[str, Any]) -> None:
+        if self._errors is not None and row["status"] != "ok":
+            _write(self._errors, self._jsonl.encode(row))
+            self._pass(sequence)
+        elif not self.ordered:
+            self._emit(self._codec.encode(row))
+        elif sequence == self._next:
+            self._emit(self._codec.encode(row))
+            self._advance()
+        else:
+            self._waiting[sequence] = self._set_aside(row)
+        self._dirty = True
+
+    def known(self, sequence: int, found: Found) -> None:
+        """This place in the order belongs to a row that an earlier run finished."""
+        if found.place == "pending":
+            if self.ordered:
+                self._waiting[sequence] = (found.offset, found.length)
+                self._drain()
+            else:
+                self._emit_from_pending((found.offset, found.length))
+        else:
+            self._pass(sequence)
+
+    def skip(self, sequence: int) -> None:
+        """This place in the order stays empty: the row was left for a later run."""
+        self._pass(sequence)
+
+    def _pass(self, sequence: int) -> None:
+        if self.ordered:
+            self._waiting[sequence] = None
+            self._drain()
+
+    def _advance(self) -> None:
+        self._next += 1
+        self._drain()
+
+    def _drain(self) -> None:
+        while self._next in self._waiting:
+            place = self._waiting.pop(self._next)
+            if place is not None:
+                self._emit_from_pending(place)
+            self._next += 1
+        if not self._waiting and self._pending_size > PENDING_KEEP_BYTES and not self.index.count("pending"):
+            self._sync_output()
+            self.forget_pending()
+
+    def _set_aside(self, row: dict[str, Any]) -> tuple[int, int]:
+        data = self._jsonl.encode(row)
+        place = (self._pending_size, len(data))
+        _write(self._pending, data)
+        self._pending_size += len(data)
+        return place
+
+    def _emit_from_pending(self, place: tuple[int, int]) -> None:
+        data = _pread(self._pending, *place)
+        if not isinstance(self._codec, JsonlCodec):
+            data = self._codec.encode(self._jsonl.decode(data))
+        self._emit(data)
+
+    def _emit(self, data: bytes) -> None:
+        if self._header_due:
+            _write(self._out, self._codec.header)
+            self._header_due = False
+        _write(self._out, data)
+        self.written += 1
+        self._dirty = True
+
+    # -- durability ----------------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """Everything put so far survives a loss of power. May run in a thread beside `put`."""
+        if self._path is None or not self._dirty:
+            return
+        self._dirty = False
+        self._sync_output()
+        os.fsync(self._pending)
+        if self._errors is not None:
+            os.fsync(self._errors)
+
+    def _sync_output(self) -> None:
+        if self._path is not None:
+            os.fsync(self._out)
+
+    def finish(self) -> None:
+        """Write out what waits, holes left open, and empty the pending file if nothing needs it."""
+        for sequence in sorted(self._waiting):
+            place = self._waiting[sequence]
+            if place is not None:
+                self._emit_from_pending(place)
+        self._waiting.clear()
+        self._dirty = True
+        self.sync()
+
+    def forget_pending(self) -> None:
+        """All that was finished lies in OUTPUT now."""
+        os.ftruncate(self._pending, 0)
+        os.lseek(self._pending, 0, os.SEEK_SET)
+        self._pending_size = 0
+
+    def close(self) -> None:
+        for handle in (self._out, self._pending, self._errors):
+            if handle is not None:
+                os.close(handle)
+        self.index.close()
+
+
+def read_results(path: Path, codec: Codec) -> Iterator[dict[str, Any]]:
+    """The whole rows of an output, in the order they lie there; ConfigurationError if it is none."""
+    with open(path, "rb") as stream:
+        for ordinal, (_, data) in enumerate(codec.split(stream)):
+            try:
+                row = codec.decode(data)
+                _ = row["key"], row["status"]
+            except (ValueError, KeyError):
+                raise _not_ours(path, ordinal + 1) from None
+            yield row
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o644)
+
+
+def _write(handle: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(handle, view) :]
+
+
+def _pread(handle: int, offset: int, length: int) -> bytes:
+    return os.pread(handle, length, offset)
+
+
+def _child(folder: Path | None, name: str) -> Path:
+    assert folder is not None
+    return folder / name
+
+
+def _not_ours(path: Path, row: int) -> ConfigurationError:
+    return ConfigurationError(
+        f"{path}, row {row}: this is no result of a batch",
+        remedy="name another output, or move this file away",
+        file=str(path),
+    )
+
+
+def _cannot_write(path: Path | None, error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"{path or 'standard output'} cannot be written: {error.strerror or error}",
+        remedy="make room or correct the path, then run the same command again: it goes on",
+    )
