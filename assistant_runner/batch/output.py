@@ -82,6 +82,9 @@ class Index:
     def keep(self, key: str) -> None:
         self._db.execute("UPDATE found SET kept = 1 WHERE key = ?", (key,))
 
+    def keep_all(self) -> None:
+        self._db.execute("UPDATE found SET kept = 1")
+
     def is_kept(self, key: str) -> bool:
         row = self._db.execute("SELECT kept FROM found WHERE key = ?", (key,)).fetchone()
         return bool(row and row[0])
@@ -207,6 +210,15 @@ class ResultStore:
             head = stream.read(16)
         marks = (b'{"index":', b"index,line")
         return any(head[: len(mark)] == mark[: len(head)] for mark in marks) or not head.strip(b"\0")
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Every row that `load` found, once each, in no special order."""
+        if self._path is None:
+            return
+        for _, _, row, offset, _ in self._all_rows():
+            found = self.index.get(str(row["key"]))
+            if found is not None and found.offset == offset:
+                yield row
 
     def read(self, found: Found) -> dict[str, Any]:
         """A row that `index` knows."""
@@ -390,8 +402,9 @@ class ResultStore:
         if self._path is not None:
             os.fsync(self._out)
 
-    def finish(self) -> None:
-        """Write out what waits, holes left open, and empty the pending file if nothing needs it."""
+    def finish(self, *, complete: bool) -> None:
+        """Write out what waits, holes left open. `complete`: every row of the input has passed, so that
+        the pending file is needed no more."""
         for sequence in sorted(self._waiting):
             place = self._waiting[sequence]
             if place is not None:
@@ -399,6 +412,8 @@ class ResultStore:
         self._waiting.clear()
         self._dirty = True
         self.sync()
+        if complete:
+            self.forget_pending()
 
     def forget_pending(self) -> None:
         """All that was finished lies in OUTPUT now."""

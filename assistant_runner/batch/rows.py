@@ -89,6 +89,11 @@ class Occurrences:
         )
         return int(count)
 
+    def seen(self, text: str) -> int:
+        """The number of times this text has come so far."""
+        found = self._database.execute("SELECT n FROM seen WHERE text = ?", (text,)).fetchone()
+        return int(found[0]) if found else 0
+
     def close(self) -> None:
         self._database.close()
 

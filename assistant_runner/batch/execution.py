@@ -1,0 +1,613 @@
+"""A batch from its first row to its last: what to ask, what to keep, when to stop.
+
+One task per row in flight; the limiter says how many. A finished row goes to the store at once and is
+never asked again. Rows that name the same thread go one after the other (case-079). What is nobody's
+fault in particular (key, quota, no backend) stops the batch and leaves its rows for the next run.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from assistant_runner.assembly import Question, Runner
+from assistant_runner.batch.budget import Spending
+from assistant_runner.batch.cache import AnswerCache
+from assistant_runner.batch.checks import NO_ASSERTIONS, Assertions, expectation_problem, run_checks
+from assistant_runner.batch.limiter import Limiter
+from assistant_runner.batch.output import Found, ResultStore
+from assistant_runner.batch.rows import Occurrences, Row, row_limits
+from assistant_runner.batch.source import Source
+from assistant_runner.errors import (
+    ApiGone,
+    AssistantRunnerError,
+    AuthenticationFailed,
+    BackendError,
+    BackendUnreachable,
+    ConfigurationError,
+    HumanNeeded,
+    RateLimited,
+    RequestRejected,
+    RunFailed,
+    RunTimedOut,
+)
+from assistant_runner.run.events import CallStarted, RunEvent, RunStarted
+from assistant_runner.run.request import RunResult
+
+OnError = Literal["skip", "stop", "route"]
+WINDOW = 10_000
+"""Rows that may be finished and wait for one before them."""
+BREATH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How rows are treated. `retries`: further attempts after trouble; refusals for rate do not count,
+    they end after `patience_s`."""
+
+    on_error: OnError = "skip"
+    retry_failed: bool = False
+    accept_changes: bool = False
+    retries: int = 4
+    patience_s: float = 600.0
+    dedup: bool = False
+    keep_original: bool = False
+    scan: bool = True
+
+
+@dataclass(slots=True)
+class Tally:
+    """Where the batch stands. `kept`: rows that earlier invocations finished, failed ones included."""
+
+    total: int | None = None
+    kept: int = 0
+    kept_failed: int = 0
+    ok: int = 0
+    failed: int = 0
+    paused: int = 0
+    unpassed: int = 0
+    copied: int = 0
+    left: int = 0
+    running: int = 0
+    changed: list[str] = field(default_factory=list)
+    changed_rows: int = 0
+    tokens: int = 0
+    kinds: dict[str, int] = field(default_factory=dict)
+    statuses: set[int] = field(default_factory=set)
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def done(self) -> int:
+        return self.kept + self.ok + self.failed + self.paused
+
+    @property
+    def failures(self) -> int:
+        """Failed rows of the whole output."""
+        return self.failed + self.kept_failed
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Why no further row is started: exit status and words."""
+
+    status: int
+    why: str
+    error: AssistantRunnerError | None = None
+
+
+class Batch:
+    """One invocation on one output. `fingerprint` says which settings answer a row (by its assistant)."""
+
+    def __init__(
+        self,
+        source: Source,
+        store: ResultStore,
+        *,
+        question: Question,
+        fingerprint: Callable[[str | None], str],
+        limiter: Limiter,
+        spending: Spending,
+        policy: Policy,
+        assertions: Assertions = NO_ASSERTIONS,
+        cache: AnswerCache | None = None,
+    ) -> None:
+        self.tally = Tally()
+        self.stop: Stop | None = None
+        self.limiter = limiter
+        self.spending = spending
+        self._source = source
+        self._store = store
+        self._question = question
+        self._fingerprint = fingerprint
+        self._policy = policy
+        self._assertions = assertions
+        self._cache = cache
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Event()
+        self._chains: dict[str, deque[tuple[int, Row]]] = {}
+        self._chained = 0
+        self._doubled = Occurrences() if policy.dedup else None
+        self._leaders: dict[str, asyncio.Future[dict[str, Any] | None]] = {}
+        self._failure: BaseException | None = None
+        self._drained = False
+        self._runner: Runner | None = None
+
+    # -- before the first request --------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Look at what is there and at the whole input; ConfigurationError if settings changed.
+
+        Call `ResultStore.load` first. Without a scan (a stream) all earlier rows wait in the pending
+        file until the input reaches them.
+        """
+        if self.spending.counts_earlier:
+            for earlier in self._store.rows():
+                self.spending.before(earlier)
+        if not (self._policy.scan and self._source.rereadable):
+            self._keep_everything()
+            return
+        prefix, broken, total = 0, False, 0
+        mixed: dict[str, int] = {}
+        for row in self._source.rows():
+            total += 1
+            if self._doubled is not None:
+                self._doubled.count(row.content_hash)
+            found = self._store.index.get(row.key)
+            if found is None or not self._keeps(self._judged(row), found):
+                broken = True
+                continue
+            self._store.index.keep(row.key)
+            if found.status == "ok" and found.fingerprint != self._fingerprint(row.asks.get("assistant")):
+                mixed[found.fingerprint] = mixed.get(found.fingerprint, 0) + 1
+            if not broken and found.place == "output" and found.ordinal == prefix:
+                prefix += 1
+            else:
+                broken = True
+        self.tally.total = total
+        if mixed and not self._policy.accept_changes:
+            raise ConfigurationError(
+                f"{sum(mixed.values())} finished rows were answered with other settings "
+                "(model, instructions, tools or assistant have changed since)",
+                remedy="name another output, or go on with --accept-changes: finished rows stay as they are",
+                fingerprints=mixed,
+            )
+        if not self._store.ordered:
+            first = self._store.index.first_unkept("output")
+            prefix = self._store.index.count("output") if first is None else first
+        self._store.settle(prefix=prefix)
+
+    def _keep_everything(self) -> None:
+        self._store.index.keep_all()
+        self._store.settle(prefix=0 if self._store.ordered else self._store.index.count("output"))
+
+    def _judged(self, row: Row) -> Row:
+        """The row with the problem of its expectations, if they have one."""
+        if row.problem is None and row.expect and (problem := expectation_problem(row.expect)):
+            return replace(row, problem=problem)
+        return row
+
+    def _keeps(self, row: Row, found: Found) -> bool:
+        """Whether what an earlier invocation found still answers this row."""
+        if found.content_hash != row.content_hash:
+            self.tally.changed_rows += 1
+            if len(self.tally.changed) < 5:
+                self.tally.changed.append(row.name)
+            return False
+        if found.status == "paused" or (row.problem is None) == (found.status == "invalid"):
+            return False
+        return found.status == "ok" or not self._policy.retry_failed
+
+    # -- the run -------------------------------------------------------------------------------------
+
+    async def run(self, runner: Runner) -> None:
+        """Ask every row that is due. Raises what the store raises (a full disk) and bugs, nothing else.
+
+        Cancelled: rows in flight are left for the next run; everything finished is written.
+        """
+        self._runner = runner
+        try:
+            await self._feed()
+            while self._tasks:
+                await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+            if self._failure is not None:
+                raise self._failure
+        finally:
+            for task in tuple(self._tasks):
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+            self._store.finish(complete=self._drained and self._failure is None)
+            if self._doubled is not None:
+                self._doubled.close()
+
+    def halt(self, stop: Stop) -> None:
+        """Start no further row; what runs may end."""
+        self.stop = self.stop or stop
+        self._room.set()
+
+    async def _feed(self) -> None:
+        streamed = not self._source.rereadable
+        rows = self._source.rows()
+        try:
+            sequence = -1
+            while (row := await self._next(rows, streamed)) is not None:
+                sequence += 1
+                if streamed and self.stop is not None:
+                    return
+                await self._offer(sequence, self._judged(row))
+                if sequence % BREATH == BREATH - 1:
+                    await asyncio.sleep(0)
+                if self._failure is not None:
+                    return
+            self._drained = True
+            self.tally.total = sequence + 1
+        finally:
+            with contextlib.suppress(ValueError):  # a thread may still be reading it
+                rows.close()  # type: ignore[attr-defined]
+
+    @staticmethod
+    async def _next(rows: Iterator[Row], streamed: bool) -> Row | None:
+        """The next row; a pipe is read in a thread, as it may keep us waiting."""
+        return await asyncio.to_thread(next, rows, None) if streamed else next(rows, None)
+
+    async def _offer(self, sequence: int, row: Row) -> None:
+        found = self._store.index.get(row.key)
+        if found is not None and ((self._policy.scan and self._source.rereadable) or self._keeps(row, found)):
+            self.tally.kept += 1
+            self.tally.kept_failed += found.status != "ok"
+            self._store.known(sequence, found)
+            return
+        if row.problem is not None and self.stop is None:
+            self._finish(sequence, row, invalid_row(row), started=False)
+            return
+        if not await self._admit(row):
+            self._leave(sequence)
+            return
+        thread = row.asks.get("thread_id") or self._question.thread_id
+        if thread is not None and thread in self._chains:
+            self._chains[thread].append((sequence, row))
+            self._chained += 1
+            self.limiter.release()
+            return
+        if thread is not None:
+            self._chains[thread] = deque()
+        self._start(sequence, row, thread)
+
+    async def _admit(self, row: Row) -> bool:
+        """A place for one more row; False if the batch stops here."""
+        while self.stop is None and (self._store.backlog >= WINDOW or self._chained >= WINDOW):
+            self._room.clear()
+            await self._room.wait()
+        if not self._may_go_on():
+            return False
+        await self.limiter.acquire()
+        if not self._may_go_on():
+            self.limiter.release()
+            return False
+        return True
+
+    def _may_go_on(self) -> bool:
+        if self.stop is None and (why := self.spending.exhausted()):
+            self.halt(Stop(8, why))
+        return self.stop is None and self._failure is None
+
+    def _leave(self, sequence: int) -> None:
+        self.tally.left += 1
+        self._store.skip(sequence)
+
+    def _start(self, sequence: int, row: Row, thread: str | None) -> None:
+        task = asyncio.create_task(self._work(sequence, row, thread))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._room.set()
+        if not task.cancelled() and (error := task.exception()) and self._failure is None:
+            self._failure = error
+            self.halt(Stop(1, str(error)))
+
+    async def _work(self, sequence: int, row: Row, thread: str | None) -> None:
+        """One row, and then those that wait for its thread, all in one place."""
+        try:
+            while True:
+                await self._answer(sequence, row)
+                if thread is None:
+                    return
+                if not self._chains[thread]:
+                    del self._chains[thread]
+                    return
+                sequence, row = self._chains[thread].popleft()
+                self._chained -= 1
+                while not self._may_go_on():
+                    self._leave(sequence)
+                    if not self._chains[thread]:
+                        del self._chains[thread]
+                        return
+                    sequence, row = self._chains[thread].popleft()
+                    self._chained -= 1
+        finally:
+            self.limiter.release()
+
+    async def _answer(self, sequence: int, row: Row) -> None:
+        fingerprint = self._fingerprint(row.asks.get("assistant"))
+        self.tally.running += 1
+        self.spending.start()
+        document: dict[str, Any] | None = None
+        try:
+            document = await self._reuse(row, fingerprint)
+            if document is None:
+                document = await self._ask(row)
+                self._share(row, document, fingerprint)
+        finally:
+            self.tally.running -= 1
+            if document is None:
+                self._share(row, None, fingerprint)
+                self.spending.finish({})
+                self._leave(sequence)
+        if document is None:
+            return
+        document |= {"content_hash": row.content_hash, "fingerprint": fingerprint}
+        self._finish(sequence, row, document, started=True)
+
+    # -- answers that need no run --------------------------------------------------------------------
+
+    async def _reuse(self, row: Row, fingerprint: str) -> dict[str, Any] | None:
+        if self._cache is not None and (cached := self._cache.get(row.content_hash, fingerprint)):
+            return head(row) | cached | {"copied_from": "cache", "usage": None, "cost": None}
+        if self._doubled is None or self._doubled.seen(row.content_hash) < 2:
+            return None
+        leader = self._leaders.get(row.content_hash)
+        if leader is None:
+            self._leaders[row.content_hash] = asyncio.get_running_loop().create_future()
+            return None
+        first = await asyncio.shield(leader)
+        if first is None:
+            return None
+        same = {name: value for name, value in first.items() if name not in _OWN}
+        return head(row) | same | {"copied_from": first["key"], "usage": None, "cost": None}
+
+    def _share(self, row: Row, document: dict[str, Any] | None, fingerprint: str) -> None:
+        answered = document if document and document["status"] == "ok" else None
+        if self._cache is not None and answered and "copied_from" not in answered:
+            kept = {name: value for name, value in answered.items() if name not in _OWN}
+            self._cache.put(row.content_hash, fingerprint, kept)
+        leader = self._leaders.get(row.content_hash)
+        if leader is not None and not leader.done():
+            leader.set_result(answered)
+            if answered is None:
+                del self._leaders[row.content_hash]
+
+    # -- one row -------------------------------------------------------------------------------------
+
+    async def _ask(self, row: Row) -> dict[str, Any] | None:
+        """The row's result; None if it is left for another run."""
+        assert self._runner is not None
+        question = row_question(row, self._question)
+        began_at, began = time.time(), time.monotonic()
+        attempt = 0
+        while True:
+            attempt += 1
+            watch = _Watch(self.limiter)
+            try:
+                result = await self._runner.ask(question, listener=watch)
+            except AssistantRunnerError as error:
+                if await self._again(error, watch, attempt, began):
+                    continue
+                if self._is_everybodys(error, row):
+                    self.halt(Stop(error.exit_status, error.message, error))
+                    return None
+                document = failed_row(row, error, watch)
+            else:
+                document = answered_row(row, result)
+                tokens = result.usage.total_tokens if result.usage else 0
+                self.limiter.succeeded(tokens=tokens)
+            document["duration_s"] = round(time.monotonic() - began, 4)
+            document["started_at"] = round(began_at, 3)
+            document["attempts"] = attempt
+            return document
+
+    async def _again(self, error: AssistantRunnerError, watch: "_Watch", attempt: int, began: float) -> bool:
+        """Whether to ask once more, after the wait that this error calls for.
+
+        A row whose tools may have written is not started anew.
+        """
+        waited = time.monotonic() - began
+        if is_refusal(error):
+            hint = getattr(error, "retry_after_s", None)
+            if _quota_used_up(error) or watch.wrote or waited > self._policy.patience_s:
+                self.limiter.refuse(hint)
+                return False
+            await self.limiter.refused(hint)
+            return True
+        kind = trouble_of(error)
+        if kind is None:
+            return False
+        self.limiter.troubled(kind)
+        if kind == "timeout" or watch.wrote or attempt > self._policy.retries:
+            return False
+        await self.limiter.step_out(min(8.0, 0.25 * 2 ** (attempt - 1)))
+        return True
+
+    def _is_everybodys(self, error: AssistantRunnerError, row: Row) -> bool:
+        """Whether every other row would meet the same: the key, the quota, the way to the backend."""
+        if isinstance(error, ApiGone | BackendUnreachable) or _quota_used_up(error):
+            return True
+        own = row.asks.get("assistant") or row.asks.get("tools") or row.asks.get("thread_id")
+        return isinstance(error, AuthenticationFailed | ConfigurationError) and not own
+
+    def _finish(self, sequence: int, row: Row, document: dict[str, Any], *, started: bool) -> None:
+        expect = self._assertions.of(row.id, row.expect)
+        if expect and row.problem is None:
+            checks = run_checks(document, expect)
+            document["passed"] = all(check.passed for check in checks)
+            document["checks"] = [check.document() for check in checks]
+            self.tally.unpassed += not document["passed"]
+        document["cost"] = document.get("cost") or self.spending.price(
+            document.get("model"), document.get("usage")
+        )
+        document.setdefault("fingerprint", self._fingerprint(row.asks.get("assistant")))
+        if self._policy.keep_original:
+            document["original"] = row.original
+        if started:
+            self.spending.finish(document)
+        self._count(document)
+        self._store.put(sequence, document)
+        if document["status"] in ("failed", "invalid") and self._policy.on_error == "stop":
+            self.halt(Stop(16, f"{row.name} failed and --on-error is stop"))
+
+    def _count(self, document: Mapping[str, Any]) -> None:
+        tally = self.tally
+        status = document["status"]
+        tally.ok += status == "ok"
+        tally.paused += status == "paused"
+        tally.failed += status in ("failed", "invalid")
+        tally.copied += "copied_from" in document
+        tally.tokens += (document.get("usage") or {}).get("total_tokens") or 0
+        if error := document.get("error"):
+            tally.kinds[error["kind"]] = tally.kinds.get(error["kind"], 0) + 1
+            tally.statuses.add(error["exit_status"])
+
+    def status(self) -> int:
+        """The exit status of this invocation (case-078).
+
+        0 all rows are answered · 16 some failed, or failed their checks · the rows' own status if all
+        failed for one reason, 11 if for several · 6 rows wait for a person · the stop's status if the
+        batch stopped before its end.
+        """
+        if self.stop is not None:
+            return self.stop.status
+        tally = self.tally
+        answered = tally.kept - tally.kept_failed + tally.ok
+        if tally.failures and not answered and not tally.paused:
+            return tally.statuses.pop() if len(tally.statuses) == 1 and not tally.kept_failed else 11
+        if tally.failures or tally.unpassed:
+            return 16
+        return 6 if tally.paused else 0
+
+
+_OWN = frozenset({"index", "line", "id", "key", "passed", "checks", "content_hash", "original"})
+
+
+class _Watch:
+    """What a row's run did so far, for the question whether it may be started anew."""
+
+    def __init__(self, limiter: Limiter) -> None:
+        self.run_id: str | None = None
+        self.thread_id: str | None = None
+        self.wrote = False
+        self._limiter = limiter
+
+    async def __call__(self, event: RunEvent) -> None:
+        if isinstance(event, RunStarted):
+            if self.run_id is None:
+                self._limiter.accepted()
+            self.run_id, self.thread_id = event.run_id, event.thread_id
+        elif isinstance(event, CallStarted) and event.effects == "write":
+            self.wrote = True
+
+
+def row_question(row: Row, base: Question) -> Question:
+    """The batch's question with what the row says itself."""
+    asks = dict(row.asks)
+    if "tools" in asks:
+        asks["tools"] = tuple(asks["tools"])
+    if base.metadata and "metadata" in asks:
+        asks["metadata"] = {**base.metadata, **asks["metadata"]}
+    return replace(base, prompt=row.prompt, limits=row_limits(row, base.limits), **asks)
+
+
+def head(row: Row) -> dict[str, Any]:
+    """What every result row begins with."""
+    return {"index": row.index, "line": row.line, "id": row.id, "key": row.key}
+
+
+def answered_row(row: Row, result: RunResult) -> dict[str, Any]:
+    """A result row with an answer."""
+    document = result.document()
+    return head(row) | {
+        "status": "ok",
+        "answer": document["answer"],
+        "error": None,
+        "thread_id": document["thread_id"],
+        "run_id": document["run_id"],
+        "run_status": document["status"],
+        "assistant_id": document["assistant_id"],
+        "model": document["model"],
+        "rounds": document["rounds"],
+        "tool_calls": document["tool_calls"],
+        "usage": document["usage"],
+        "warnings": document["warnings"],
+    }
+
+
+def failed_row(row: Row, error: AssistantRunnerError, watch: _Watch) -> dict[str, Any]:
+    """A result row without one; `paused` if a person can still bring it."""
+    facts: dict[str, Any] = dict(error.document()["error"])  # type: ignore[call-overload]
+    return head(row) | {
+        "status": "paused" if isinstance(error, HumanNeeded) else "failed",
+        "answer": None,
+        "error": facts,
+        "thread_id": facts.get("thread_id") or watch.thread_id,
+        "run_id": facts.get("run_id") or watch.run_id,
+    }
+
+
+def invalid_row(row: Row) -> dict[str, Any]:
+    """A result row for a record that cannot be asked: nothing was sent."""
+    return head(row) | {
+        "status": "invalid",
+        "answer": None,
+        "error": {
+            "kind": "row",
+            "message": f"line {row.line}: {row.problem}".replace(
+                f"line {row.line}: line {row.line} ", f"line {row.line} "
+            ),
+            "remedy": "correct the row and run the same command again",
+            "exit_status": 2,
+        },
+        "content_hash": row.content_hash,
+    }
+
+
+def is_refusal(error: AssistantRunnerError) -> bool:
+    """429, or a run that failed because the model behind it was asked too often."""
+    return isinstance(error, RateLimited) or _run_error_code(error) == "rate_limit_exceeded"
+
+
+def _quota_used_up(error: AssistantRunnerError) -> bool:
+    return getattr(error, "code", None) == "insufficient_quota" or (
+        isinstance(error, RunFailed) and _run_error_code(error) == "insufficient_quota"
+    )
+
+
+def _run_error_code(error: AssistantRunnerError) -> str | None:
+    last = error.facts.get("last_error") if isinstance(error, RunFailed) else None
+    code = last.get("code") if isinstance(last, Mapping) else getattr(last, "code", None)
+    return str(code) if code else None
+
+
+def trouble_of(error: AssistantRunnerError) -> Literal["server", "unreachable", "timeout"] | None:
+    """What trouble of the backend this error shows; None if it is the row's own."""
+    if isinstance(error, RunTimedOut):
+        return "timeout"
+    if isinstance(error, ApiGone | AuthenticationFailed):
+        return None
+    if isinstance(error, BackendUnreachable):
+        return "unreachable"
+    if isinstance(error, RequestRejected):
+        return "server" if error.status_code >= 500 else None
+    if isinstance(error, BackendError) or _run_error_code(error) == "server_error":
+        return "server"
+    return None
+
+
+async def tick(batch: Batch, store: ResultStore, every_s: float, tell: Callable[[], Awaitable[None]]) -> None:
+    """Until cancelled: make rows durable by groups, and tell how far it is."""
+    while True:
+        await asyncio.sleep(every_s)
+        await asyncio.to_thread(store.sync)
+        await tell()

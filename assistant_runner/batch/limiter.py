@@ -1,0 +1,226 @@
+"""How many rows are in flight: one limiter that all workers share, growing until the backend says stop.
+
+Growth (`auto`): one place more for every row that the backend took, up to a first ceiling; from there
+for every row that came back; after a refusal the limit falls to what the backend had taken, all wait
+as long as it asked (case-077), and the way up is one place at a time with growing pauses between the
+attempts. A refusal for rate (429) is told from trouble (5xx, unreachable) and from slowness (timeouts):
+the first says how much is allowed, the others only that it is too much now. `-j N` starts at N and never
+goes above it; refusals bring it down, too.
+"""
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+Trouble = Literal["server", "unreachable", "timeout"]
+SLOTS_MAX = 512
+
+
+@dataclass(frozen=True, slots=True)
+class LimiterPlan:
+    """`fixed`: the caller's `-j N`, None for auto. `early`: growth by accepted rows goes up to it."""
+
+    fixed: int | None = None
+    start: int = 8
+    early: int = 64
+    maximum: int = SLOTS_MAX
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+
+
+@dataclass(slots=True)
+class LimiterCounts:
+    """What happened, for the summary: refusals are 429 answers, or runs that failed for rate."""
+
+    refused: int = 0
+    troubles: dict[str, int] = field(default_factory=dict)
+    most_in_flight: int = 0
+
+
+class Limiter:
+    """Give out places: `acquire` before a row, `release` after it. One event loop, no threads."""
+
+    def __init__(
+        self,
+        plan: LimiterPlan,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.plan = plan
+        self.counts = LimiterCounts()
+        self.in_flight = 0
+        self._maximum = float(plan.fixed or plan.maximum)
+        self._limit = float(plan.fixed or min(plan.start, plan.maximum))
+        self._clock = clock
+        self._jitter = jitter
+        self._queue: deque[asyncio.Future[None]] = deque()
+        self._paused_until = 0.0
+        self._pause_s = 0.0
+        self._ceiling: float | None = None
+        self._probe_at = 0.0
+        self._probe_wait_s = 2.0
+        self._epoch_ends = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._starts: deque[float] = deque()
+        self._spent: deque[tuple[float, int]] = deque()
+        self._spent_sum = 0
+
+    @property
+    def limit(self) -> int:
+        """Places now."""
+        return max(1, int(self._limit))
+
+    @property
+    def paused_s(self) -> float:
+        """Seconds until the backend wants to hear from us again."""
+        return max(0.0, self._paused_until - self._clock())
+
+    # -- places --------------------------------------------------------------------------------------
+
+    async def acquire(self) -> None:
+        """A place, in the order of asking, when limit, pause and caps allow it."""
+        if not self._queue and self._may_start():
+            self._take()
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append(future)
+        self._wake()
+        try:
+            await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled():
+                self.release()
+            elif future in self._queue:
+                self._queue.remove(future)
+            raise
+
+    def release(self) -> None:
+        """The place is free."""
+        self.in_flight -= 1
+        self._wake()
+
+    def _take(self) -> None:
+        self.in_flight += 1
+        self.counts.most_in_flight = max(self.counts.most_in_flight, self.in_flight)
+        if self.plan.requests_per_minute:
+            self._starts.append(self._clock())
+
+    def _may_start(self) -> bool:
+        return self.in_flight < self.limit and self._wait_s() <= 0
+
+    def _wait_s(self) -> float:
+        """Seconds until pause and caps allow a start."""
+        now = self._clock()
+        wait = self._paused_until - now
+        if cap := self.plan.requests_per_minute:
+            while self._starts and self._starts[0] <= now - 60:
+                self._starts.popleft()
+            if len(self._starts) >= cap:
+                wait = max(wait, self._starts[0] + 60 - now)
+        if tokens := self.plan.tokens_per_minute:
+            while self._spent and self._spent[0][0] <= now - 60:
+                self._spent_sum -= self._spent.popleft()[1]
+            if self._spent_sum >= tokens:
+                wait = max(wait, self._spent[0][0] + 60 - now)
+        return wait
+
+    def _wake(self) -> None:
+        while self._queue and self.in_flight < self.limit:
+            wait = self._wait_s()
+            if wait > 0:
+                self._wake_later(wait)
+                return
+            future = self._queue.popleft()
+            if not future.done():
+                self._take()
+                future.set_result(None)
+
+    def _wake_later(self, wait_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(wait_s + 0.001, self._wake)
+
+    # -- what the backend says -----------------------------------------------------------------------
+
+    def accepted(self) -> None:
+        """The backend took a row: it answered with a run."""
+        if self._ceiling is None and self._limit < self.plan.early:
+            self._grow(1.0)
+
+    def succeeded(self, *, tokens: int = 0) -> None:
+        """A row came back with an answer."""
+        if self.plan.tokens_per_minute and tokens:
+            self._spent.append((self._clock(), tokens))
+            self._spent_sum += tokens
+        self._pause_s = 0.0
+        if self._ceiling is None:
+            self._grow(1.0)
+        elif self._limit < self._ceiling:
+            self._grow(min(1.0, 1.0 / self._limit))
+        elif self._clock() >= self._probe_at:
+            self._ceiling += max(1.0, self._ceiling // 10)
+            self._probe_at = self._clock() + self._probe_wait_s
+            self._probe_wait_s = max(1.0, self._probe_wait_s * 0.8)
+            self._grow(1.0)
+
+    def _grow(self, places: float) -> None:
+        if self.in_flight + 1 >= self._limit and self.paused_s <= 0:
+            self._limit = min(self._limit + places, self._maximum)
+            self._wake()
+
+    def refuse(self, hint_s: float | None) -> None:
+        """The backend refused one of us for rate: all wait, and fewer come back."""
+        self.counts.refused += 1
+        now = self._clock()
+        first = now >= self._epoch_ends
+        if hint_s is None:
+            if first:
+                self._pause_s = min(max(self._pause_s * 2, 0.5), 30.0)
+            hint_s = self._pause_s * (0.75 + 0.25 * self._jitter())
+        self._paused_until = max(self._paused_until, now + hint_s + 0.02 * self._jitter())
+        # Those that still run were taken: that many are allowed. Refusals that come in one burst
+        # all count down the same number, which is why the one that was refused counts out first.
+        taken = max(1, self.in_flight - 1)
+        if first:
+            self._probe_wait_s = min(self._probe_wait_s * 2, 30.0) if self._ceiling else 2.0
+        self._epoch_ends = self._paused_until
+        self._ceiling = float(taken) if first or self._ceiling is None else min(self._ceiling, taken)
+        self._probe_at = now + hint_s + self._probe_wait_s
+        self._limit = max(1.0, min(self._limit, float(taken)))
+
+    async def refused(self, hint_s: float | None) -> bool:
+        """As `refuse`, and give the place back until there is one again. True: try again now."""
+        self.refuse(hint_s)
+        await self.step_out(0)
+        return True
+
+    async def step_out(self, seconds: float) -> None:
+        """Give the place to others for a while, then wait for one again."""
+        self.release()
+        try:
+            if seconds:
+                await asyncio.sleep(seconds * (0.75 + 0.5 * self._jitter()))
+            await self.acquire()
+        except asyncio.CancelledError:
+            self.in_flight += 1  # its holder gives it back
+            raise
+
+    def troubled(self, kind: Trouble) -> None:
+        """A server error, no connection, or no answer in time: step back once per wave of them."""
+        self.counts.troubles[kind] = self.counts.troubles.get(kind, 0) + 1
+        now = self._clock()
+        if now < self._epoch_ends:
+            return
+        factor = 0.5 if kind == "timeout" else 0.7
+        self._pause_s = min(max(self._pause_s * 2, 0.25), 15.0)
+        self._epoch_ends = now + self._pause_s
+        if kind == "unreachable":
+            self._paused_until = max(self._paused_until, now + self._pause_s)
+        self._limit = max(1.0, self._limit * factor)
+        self._ceiling = self._limit if self._ceiling is None else min(self._ceiling, self._limit)
+        self._probe_at = now + 1.0

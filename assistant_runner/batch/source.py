@@ -1,0 +1,103 @@
+"""The input of a batch: a file, or standard input; read twice if it can be, streamed in any case.
+
+The first pass finds every problem before the first request and tells how many rows there are; the
+second asks. Standard input is copied to a file for that, unless it should be streamed.
+"""
+
+import contextlib
+import io
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from assistant_runner.batch.reader import InputFormat, read_records
+from assistant_runner.batch.rows import Row, RowShape, build_rows
+from assistant_runner.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Part `number` (from 1) of `total`: rows are dealt out by their key, not by their place."""
+
+    number: int
+    total: int
+
+    def holds(self, key: str) -> bool:
+        import zlib
+
+        return self.total == 1 or zlib.crc32(key.encode("utf-8", "replace")) % self.total == self.number - 1
+
+
+WHOLE = Shard(1, 1)
+
+
+def parse_shard(text: str) -> Shard:
+    """`2/5` is the second of five; UsageError otherwise."""
+    number, _, total = text.partition("/")
+    if number.isdigit() and total.isdigit() and 1 <= int(number) <= int(total):
+        return Shard(int(number), int(total))
+    raise UsageError(f"--shard {text!r} is no part of a whole", remedy="such as 2/5: the second of five")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where rows come from. `path` None: standard input, streamed once. `name` is for messages."""
+
+    path: Path | None
+    name: str
+    form: InputFormat = "auto"
+    encoding: str | None = None
+    comment: str | None = None
+    shape: RowShape = field(default_factory=RowShape)
+    shard: Shard = WHOLE
+
+    @property
+    def rereadable(self) -> bool:
+        return self.path is not None
+
+    def rows(self) -> Iterator[Row]:
+        """This shard's rows in input order; indexes and lines are those of the whole input."""
+        with self._open() as stream:
+            records = read_records(
+                stream, name=self.name, form=self.form, encoding=self.encoding, comment=self.comment
+            )
+            for row in build_rows(records, self.shape):
+                if self.shard.holds(row.key):
+                    yield row
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[io.BufferedReader]:
+        if self.path is None:
+            yield _standard_input()
+            return
+        try:
+            stream = self.path.open("rb")
+        except OSError as error:
+            raise UsageError(
+                f"{self.name} cannot be read: {error.strerror}", remedy="name a file, or - for standard input"
+            ) from None
+        with stream:
+            yield stream
+
+
+def _standard_input() -> io.BufferedReader:
+    stream = sys.stdin.buffer
+    if isinstance(stream, io.BufferedReader):
+        return stream
+    return io.BufferedReader(stream)  # type: ignore[arg-type]
+
+
+def spool(path: Path | None) -> Path:
+    """A copy of what cannot be read twice: standard input (None), a pipe. The caller removes it."""
+    handle, name = tempfile.mkstemp(prefix="batch-input-")
+    with os.fdopen(handle, "wb") as copy:
+        if path is None:
+            shutil.copyfileobj(_standard_input(), copy)
+        else:
+            with path.open("rb") as stream:
+                shutil.copyfileobj(stream, copy)
+    return Path(name)

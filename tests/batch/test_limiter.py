@@ -1,0 +1,149 @@
+import asyncio
+
+from assistant_runner.batch.limiter import Limiter, LimiterPlan
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def limiter(clock=None, **plan) -> Limiter:
+    return Limiter(LimiterPlan(**plan), clock=clock or Clock(), jitter=lambda: 0.0)
+
+
+async def fill(places: Limiter, count: int) -> None:
+    for _ in range(count):
+        await places.acquire()
+
+
+async def test_accepted_rows_open_places_up_to_the_first_ceiling():
+    places = limiter(start=4, early=10)
+
+    for _ in range(20):
+        if places.in_flight < places.limit:
+            await places.acquire()
+        places.accepted()
+
+    assert places.limit == 10
+
+
+async def test_answers_open_places_beyond_it_only_where_they_are_used():
+    places = limiter(start=4, early=4)
+    places.succeeded()
+    assert places.limit == 4
+
+    await fill(places, 4)
+    places.succeeded()
+
+    assert places.limit == 5
+
+
+async def test_a_burst_of_refusals_leaves_as_many_places_as_were_taken():
+    clock = Clock()
+    places = limiter(clock, fixed=10)
+    await fill(places, 10)
+
+    refused = [asyncio.create_task(places.refused(1.0)) for _ in range(7)]
+    await asyncio.sleep(0)
+
+    assert places.limit == 3
+    assert places.in_flight == 3
+    assert places.counts.refused == 7
+    for task in refused:
+        task.cancel()
+    await asyncio.wait(refused)
+
+
+async def test_all_wait_as_long_as_the_backend_asks():
+    clock = Clock()
+    places = limiter(clock, fixed=5)
+    await places.acquire()
+    places.refuse(2.0)
+    places.release()
+
+    waiting = asyncio.create_task(places.acquire())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    clock.now += 2.1
+    places._wake()
+    await waiting
+
+    assert places.in_flight == 1
+
+
+async def test_after_a_refusal_the_way_up_is_one_place_at_a_time():
+    clock = Clock()
+    places = limiter(clock, start=8)
+    await fill(places, 8)
+    places.refuse(0.0)
+    places.release()
+    assert places.limit == 7
+
+    for _ in range(20):
+        places.succeeded()
+    assert places.limit == 7
+    clock.now += 3
+    for _ in range(20):
+        places.succeeded()
+
+    assert places.limit == 8
+
+
+async def test_trouble_steps_back_once_per_wave():
+    places = limiter(start=100, early=0)
+    for _ in range(10):
+        places.troubled("server")
+
+    assert places.limit == 70
+    assert places.counts.troubles == {"server": 10}
+
+
+async def test_timeouts_halve():
+    places = limiter(start=100, early=0)
+    places.troubled("timeout")
+
+    assert places.limit == 50
+
+
+async def test_requests_per_minute_are_a_cap():
+    clock = Clock()
+    places = limiter(clock, fixed=10, requests_per_minute=3)
+    await fill(places, 3)
+
+    waiting = asyncio.create_task(places.acquire())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    clock.now += 60.1
+    places._wake()
+
+    await waiting
+
+
+async def test_tokens_per_minute_are_a_cap():
+    clock = Clock()
+    places = limiter(clock, fixed=10, tokens_per_minute=100)
+    await places.acquire()
+    places.succeeded(tokens=150)
+
+    waiting = asyncio.create_task(places.acquire())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    clock.now += 60.1
+    places._wake()
+
+    await waiting
+
+
+async def test_a_place_given_to_someone_who_left_is_free_again():
+    places = limiter(fixed=1)
+    await places.acquire()
+    waiting = asyncio.create_task(places.acquire())
+    await asyncio.sleep(0)
+    places.release()
+    waiting.cancel()
+    await asyncio.wait([waiting])
+
+    await asyncio.wait_for(places.acquire(), 1)
