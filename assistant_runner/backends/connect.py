@@ -15,6 +15,7 @@ import httpx
 
 from assistant_runner import __version__
 from assistant_runner.backends.http import Form, HttpBackend
+from assistant_runner.endpoints import refuse_dead_endpoint
 from assistant_runner.errors import ConfigurationError, UsageError
 from assistant_runner.keys import KeySource, Secret
 from assistant_runner.settings import LoadedSettings, Settings
@@ -204,6 +205,7 @@ def http_client(settings: Settings, *, base_url: str, auth: httpx.Auth | None) -
 async def open_http(loaded: LoadedSettings) -> AsyncIterator[HttpBackend]:
     """The HTTP backend that the settings name, closed at the end."""
     settings = loaded.settings
+    refuse_dead_endpoint(settings.backend)
     form = form_of(settings)
     base_url = base_url_of(settings, form)
     auth = auth_of(loaded, form)

@@ -13,7 +13,6 @@ from typing import Any
 import httpx
 
 from assistant_runner.backends.masking import mask
-from assistant_runner.backends.retries import wait_hint
 from assistant_runner.errors import (
     ApiGone,
     AuthenticationFailed,
@@ -25,6 +24,7 @@ from assistant_runner.errors import (
     RateLimited,
     RequestRejected,
 )
+from assistant_runner.retries import wait_hint
 from assistant_runner.wire.failures import ErrorObject
 
 GONE_REMEDY = (

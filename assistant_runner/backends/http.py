@@ -23,7 +23,6 @@ from pydantic import ValidationError
 from assistant_runner.backends.failures import from_answer, from_transport, not_the_protocol
 from assistant_runner.backends.ids import path_id
 from assistant_runner.backends.masking import mask
-from assistant_runner.backends.retries import RetryPolicy, wait_hint
 from assistant_runner.backends.sse import Frame, SseParser
 from assistant_runner.errors import (
     BackendError,
@@ -33,6 +32,7 @@ from assistant_runner.errors import (
     ProtocolError,
     RateLimited,
 )
+from assistant_runner.retries import RetryPolicy, wait_hint
 from assistant_runner.wire.assistants import Assistant, AssistantCreate, AssistantModify
 from assistant_runner.wire.base import Deleted, Metadata, Page, RequestBody, WireObject
 from assistant_runner.wire.files import (

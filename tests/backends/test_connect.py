@@ -8,8 +8,9 @@ from assistant_runner.backends.connect import (
     form_of,
     http_client,
     key_source_of,
+    open_http,
 )
-from assistant_runner.errors import ConfigurationError, UsageError
+from assistant_runner.errors import ApiGone, ConfigurationError, UsageError
 from assistant_runner.keys import KeySource, Secret
 from assistant_runner.settings import load_settings
 
@@ -105,3 +106,9 @@ async def test_a_key_of_a_command_is_asked_for_again_when_it_is_refused(tmp_path
 def test_certificates_and_proxies_that_cannot_be_used_are_named(tmp_path, settings):
     with pytest.raises(ConfigurationError):
         http_client(loaded(tmp_path, **settings).settings, base_url="http://x", auth=None)
+
+
+async def test_openais_own_endpoint_is_refused_before_any_request(tmp_path):
+    with pytest.raises(ApiGone, match="2026-08-26"):
+        async with open_http(loaded(tmp_path, backend="https://api.openai.com/v1")):
+            pass

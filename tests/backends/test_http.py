@@ -4,7 +4,6 @@ import httpx
 import pytest
 
 from assistant_runner.backends.http import HttpBackend
-from assistant_runner.backends.retries import RetryPolicy
 from assistant_runner.errors import (
     ApiGone,
     AuthenticationFailed,
@@ -16,6 +15,7 @@ from assistant_runner.errors import (
     RequestRejected,
     UsageError,
 )
+from assistant_runner.retries import RetryPolicy
 from assistant_runner.wire.assistants import AssistantCreate
 from assistant_runner.wire.files import VectorStoreCreate
 from assistant_runner.wire.runs import RunCreate, ThreadAndRunCreate, ToolOutput

@@ -14,9 +14,11 @@ from email.utils import parsedate_to_datetime
 
 _IN_WORDS = re.compile(
     r"(?:try again|retry)(?:\s+\w+)?\s+(?:in|after)\s+(\d+(?:\.\d+)?)\s*"
-    r"(ms|milliseconds?|s|sec|seconds?|m|min|minutes?)\b",
+    r"(ms|milliseconds?|s|sec|seconds?|m|min|minutes?|h|hours?)(?![a-z])(?:\s*(\d+(?:\.\d+)?)\s*s\b)?"
+    r"|(?:try again|retry)(?:\s+\w+)?\s+(?:in|after)\s+((?:\d+(?:\.\d+)?(?:ms|h|m|s))+)",
     re.IGNORECASE,
 )
+_UNITS_MS = {"ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +60,35 @@ def wait_hint(headers: Mapping[str, str], message: str, *, now: datetime | None 
     return hint_in_words(message)
 
 
+def reset_hint(headers: Mapping[str, str]) -> float | None:
+    """Seconds until a used-up limit is filled again, by the `x-ratelimit-*` headers; None if none is."""
+    waits = []
+    for what in ("requests", "tokens"):
+        if headers.get(f"x-ratelimit-remaining-{what}", "").strip() in {"0", "-1"}:
+            reset = headers.get(f"x-ratelimit-reset-{what}", "").strip()
+            wait = _positive(reset) if reset else None
+            waits.append(wait if wait is not None else duration(reset))
+    return max((wait for wait in waits if wait is not None), default=None)
+
+
 def hint_in_words(message: str) -> float | None:
-    """Seconds named in an error's text: `Please retry after 6 seconds.`, `try again in 200ms`."""
+    """Seconds named in an error's text: `Please retry after 6 seconds.`, `try again in 6m0s`."""
     found = _IN_WORDS.search(message)
     if not found:
         return None
+    if found[4]:
+        return duration(found[4])
     number, unit = float(found[1]), found[2].lower()
-    if unit.startswith("ms") or unit.startswith("milli"):
-        return number / 1000
-    return number * 60 if unit.startswith("m") else number
+    key = "ms" if unit.startswith(("ms", "milli")) else unit[0]
+    return number * _UNITS_MS[key] / 1000 + float(found[3] or 0)
+
+
+def duration(text: str) -> float | None:
+    """Seconds of `6m0s`, `1h2m`, `250ms`, `1.5s`; None for anything else."""
+    if not re.fullmatch(r"(?:\d+(?:\.\d+)?(?:ms|h|m|s))+", text):
+        return None
+    pieces = re.findall(r"(\d+(?:\.\d+)?)(ms|h|m|s)", text)
+    return sum(float(number) * _UNITS_MS[unit] for number, unit in pieces) / 1000
 
 
 def _positive(text: str | None) -> float | None:

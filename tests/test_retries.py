@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from assistant_runner.backends.retries import RetryPolicy, wait_hint
+from assistant_runner.retries import RetryPolicy, hint_in_words, reset_hint, wait_hint
 
 NOW = datetime(2026, 11, 29, 12, 0, 0, tzinfo=UTC)
 
@@ -46,3 +46,33 @@ def test_waits_grow_follow_hints_and_end():
     assert 4 <= policy.wait_s(1, 4) <= 4.2
     assert policy.wait_s(1, 11) is None
     assert policy.wait_s(3, None) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "seconds"),
+    [
+        ("Please try again in 6m0s. Visit the docs", 360),
+        ("Please try again in 20ms.", 0.02),
+        ("Please try again in 1.5s.", 1.5),
+        ("Please retry after 6 seconds.", 6),
+        ("Try again in 2 minutes", 120),
+        ("Please try again in 1h2m3s", 3723),
+        ("Please try again in 2 moons", None),
+    ],
+)
+def test_reads_durations_in_words(message, seconds):
+    assert hint_in_words(message) == (None if seconds is None else pytest.approx(seconds))
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1m0s"}, 60),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "12"}, 12),
+        ({"x-ratelimit-remaining-tokens": "5", "x-ratelimit-reset-tokens": "12"}, None),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "soon"}, None),
+        ({}, None),
+    ],
+)
+def test_reads_when_a_used_up_limit_is_filled_again(headers, seconds):
+    assert reset_hint(headers) == seconds
