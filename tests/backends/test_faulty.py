@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from assistant_runner.backends.http import HttpBackend
-from assistant_runner.backends.retries import NO_RETRIES
 from assistant_runner.errors import BackendUnreachable, OutcomeUnknown
+from assistant_runner.retries import NO_RETRIES
 from assistant_runner.wire.runs import RunCreate
 from tests.backends import bodies
 from tests.backends.faulty import Answer, Bytewise, Cut, Edit, FaultyServer, Hang, Reset, once
