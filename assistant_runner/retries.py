@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 _IN_WORDS = re.compile(
-    r"(?:try again|retry)(?:\s+\w+)?\s+(?:in|after)\s+(\d+(?:\.\d+)?)\s*"
-    r"(ms|milliseconds?|s|sec|seconds?|m|min|minutes?|h|hours?)(?![a-z])(?:\s*(\d+(?:\.\d+)?)\s*s\b)?"
-    r"|(?:try again|retry)(?:\s+\w+)?\s+(?:in|after)\s+((?:\d+(?:\.\d+)?(?:ms|h|m|s))+)",
+    r"(?:try again|retry)(?:\s+\w+)?\s+(?:in|after)\s+(?:"
+    r"((?:\d+(?:\.\d+)?(?:ms|h|m|s))+)(?![a-z])"
+    r"|(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|sec|seconds?|m|min|minutes?|h|hours?)\b)",
     re.IGNORECASE,
 )
 _UNITS_MS = {"ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
@@ -76,11 +76,11 @@ def hint_in_words(message: str) -> float | None:
     found = _IN_WORDS.search(message)
     if not found:
         return None
-    if found[4]:
-        return duration(found[4])
-    number, unit = float(found[1]), found[2].lower()
+    if found[1]:
+        return duration(found[1].lower())
+    number, unit = float(found[2]), found[3].lower()
     key = "ms" if unit.startswith(("ms", "milli")) else unit[0]
-    return number * _UNITS_MS[key] / 1000 + float(found[3] or 0)
+    return number * _UNITS_MS[key] / 1000
 
 
 def duration(text: str) -> float | None:
