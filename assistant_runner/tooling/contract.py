@@ -41,7 +41,8 @@ class ToolContext:
 
     `http` is the guarded fetcher's client (in an offline run: the recorded replies). `environ` is the
     environment that the tool may read. `deadline_s` is how long this call may take. `question` is the
-    user's prompt. `recorded` says that replies come from recordings.
+    user's prompt. `recorded` says that replies come from recordings. `thread_id`: whose context the
+    output goes into (fetched text in it makes `write` tools need approval); "" where there is none.
     """
 
     tool_call_id: str
@@ -51,6 +52,7 @@ class ToolContext:
     question: str = ""
     summarise: Summarise | None = None
     recorded: bool = False
+    thread_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +86,21 @@ class HttpReply:
 
 
 class ToolFailure(Exception):
-    """A handler's way to fail in words for the model; `hint` says whether trying again can help."""
+    """A handler's way to fail in words for the model; `hint` says whether trying again can help.
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    `transient`: the same call may work at once (a tool that only reads is then tried again, up to
+    its `retries`). `permanent`: no call of this tool can work until the user acts; the gate answers
+    later ones from memory (case-110).
+    """
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, transient: bool = False, permanent: bool = False
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.transient = transient
+        self.permanent = permanent
 
 
 Handler = Callable[..., Any] | Callable[..., Awaitable[Any]]
@@ -102,7 +113,8 @@ class Tool:
 
     `scalar` names the one property of a tool that takes a bare value (wrapped on the wire, unwrapped
     for the call). `timeout_s`, `output_cap` (characters): None means the run's limit. `select` is a
-    dotted path into the result. `source` says where the tool came from, for messages.
+    JMESPath expression into the result (a dotted path is one). `fetches`: the output holds text that
+    strangers wrote. `source` says where the tool came from, for messages.
     """
 
     name: str
@@ -124,6 +136,7 @@ class Tool:
     takes_context: bool = False
     scalar: str | None = None
     source: str = ""
+    fetches: bool = False
 
     def definition(self) -> FunctionTool:
         """What the model is offered: the description with *when to use it* after it (row S4.4)."""

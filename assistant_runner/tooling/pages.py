@@ -1,0 +1,259 @@
+"""A web page as text that a model can read, and what kind of page it is.
+
+The bytes decide before the labels do: valid UTF-8 is read as such whatever is claimed, and a picture
+called text/html is refused (cases 089, 091). Hidden things and scripts are not text. The main part of
+a page is taken where it says which one that is and holds enough; else everything that is visible (case-100).
+"""
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urljoin
+
+from bs4 import BeautifulSoup
+from bs4.element import Comment, Declaration, Doctype, NavigableString, ProcessingInstruction, Tag
+
+from assistant_runner.tooling.contract import ToolFailure
+from assistant_runner.tooling.encoding import kind_of_bytes
+
+PageKind = Literal["content", "block", "consent", "empty"]
+
+DROPPED_WORDS = (
+    "script style noscript template head svg canvas iframe object embed audio video map select datalist"
+)
+DROPPED = frozenset(DROPPED_WORDS.split())
+FRAME_WORDS = "nav footer aside header form dialog menu"
+FRAME = frozenset(FRAME_WORDS.split())
+BLOCKS_WORDS = (
+    "address article aside blockquote body br caption center dd details dialog div dl dt fieldset "
+    "figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr li main nav ol p pre section summary "
+    "table tbody td tfoot th thead tr ul"
+)
+BLOCKS = frozenset(BLOCKS_WORDS.split())
+UNSEEN = (Comment, Doctype, Declaration, ProcessingInstruction)
+HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+META_CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w:.-]+)""", re.IGNORECASE)
+SHORT_PAGE = 1500
+ENOUGH_MAIN = 200
+MAX_LINKS = 15
+BLOCK_WORDS = re.compile(
+    r"(enable|turn on|switch on|activate)\s+(javascript|cookies)|javascript (is|must be) |captcha|"
+    r"verify (that )?you are (a )?human|are you a robot|checking your browser|access denied|unusual traffic|"
+    r"security check|just a moment|request blocked|ddos protection",
+    re.IGNORECASE,
+)
+CONSENT_WORDS = re.compile(
+    r"we (and our partners )?use cookies|accept (all|cookies)|cookie (policy|settings|preferences|consent)|"
+    r"manage (your )?(consent|preferences|choices)|your privacy|before you continue|consent to",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What was read. `kind` other than content: the text is a notice, not an article.
+
+    `links`: (words, address) of the main part, absolute, at most 15. `robots`: what the page's meta
+    says to robots, "" for nothing.
+    """
+
+    title: str
+    text: str
+    kind: PageKind
+    media_type: str
+    links: tuple[tuple[str, str], ...] = ()
+    robots: str = ""
+    language: str = ""
+
+
+def read_page(body: bytes, content_type: str, *, url: str, status: int = 200) -> Page:
+    """The page in a reply's body; ToolFailure for what is no text at all."""
+    claimed, charset = split_content_type(content_type)
+    found = kind_of_bytes(body.replace(b"\x00", b"", 1) if body.count(b"\x00", 0, 4096) == 1 else body)
+    if found == "application/pdf" or (claimed == "application/pdf" and found is None):
+        return _read_pdf(body)
+    if found is not None:
+        raise ToolFailure(
+            f"{url} is no text: its first bytes are of {found} ({len(body):,} bytes, labelled "
+            f"{claimed or 'nothing'})",
+            hint="it cannot be read as a page",
+        )
+    text = decode(body, charset).replace("\x00", "")
+    if claimed.endswith("json") or (not claimed and text.lstrip()[:1] in "{["):
+        return _read_json(text, claimed or "application/json")
+    if _is_html(claimed, text):
+        return _read_html(text, url=url, status=status)
+    return Page("", text.strip(), "content" if text.strip() else "empty", claimed or "text/plain")
+
+
+def split_content_type(content_type: str) -> tuple[str, str]:
+    """The media type in lower case and the charset, "" where absent."""
+    media_type, _, rest = content_type.partition(";")
+    found = re.search(r"charset\s*=\s*[\"']?([\w:.-]+)", rest, re.IGNORECASE)
+    return media_type.strip().lower(), found[1] if found else ""
+
+
+def decode(body: bytes, charset: str = "") -> str:
+    """The text: byte order mark, valid UTF-8, the claims of header and meta, then windows-1252."""
+    for mark, name in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
+        if body.startswith(mark):
+            return body.decode(name, "replace")
+    meta = META_CHARSET.search(body[:4096])
+    claims = [charset, meta[1].decode("ascii", "ignore") if meta else ""]
+    if b"\x1b" in body:  # ISO-2022 codings are valid ASCII
+        claims_first = [name for name in claims if name.lower().startswith("iso-2022")]
+    else:
+        claims_first = []
+    for name in (*claims_first, "utf-8", *claims):
+        try:
+            return body.decode(name) if name else body.decode("utf-8")
+        except (LookupError, UnicodeDecodeError, ValueError):
+            continue
+    if _nearly_utf8(body):
+        return body.decode("utf-8", "replace")
+    return body.decode("windows-1252", "replace")
+
+
+def _nearly_utf8(body: bytes) -> bool:
+    """A body cut in the middle of a character, or with a few stray bytes, is still UTF-8."""
+    text = body.decode("utf-8", "replace")
+    wrong = text.count("\ufffd")
+    right = sum(1 for letter in text[:200_000] if ord(letter) > 127) - wrong
+    return right > 10 * wrong
+
+
+def _is_html(claimed: str, text: str) -> bool:
+    if claimed in ("text/html", "application/xhtml+xml"):
+        return True
+    if claimed in ("", "application/octet-stream", "text/plain", "unknown/unknown"):
+        start = text.lstrip()[:500].lower()
+        return start.startswith(("<!doctype html", "<html")) or (claimed != "text/plain" and "<body" in start)
+    return False
+
+
+def _read_json(text: str, media_type: str) -> Page:
+    try:
+        pretty = json.dumps(json.loads(text), ensure_ascii=False, indent=1)
+    except (ValueError, RecursionError):
+        pretty = text.strip()
+    return Page("", pretty, "content" if pretty else "empty", media_type)
+
+
+def _read_pdf(body: bytes) -> Page:
+    try:
+        from pypdf import PdfReader
+        from pypdf.errors import PyPdfError
+    except ImportError:
+        raise ToolFailure(
+            "this is a PDF, and reading PDF files is not installed",
+            hint="the user can install assistant-runner[pdf]",
+        ) from None
+    try:
+        reader = PdfReader(io.BytesIO(body))
+        text = "\n\n".join(page.extract_text() for page in reader.pages).strip()
+        title = str((reader.metadata.title if reader.metadata else "") or "")
+    except (PyPdfError, ValueError, KeyError, RecursionError) as error:
+        raise ToolFailure(f"the PDF cannot be read: {type(error).__name__}: {error}") from None
+    return Page(title, text, "content" if text else "empty", "application/pdf")
+
+
+def _read_html(html: str, *, url: str, status: int) -> Page:
+    soup = BeautifulSoup(html, "html.parser")
+    title = " ".join(soup.title.get_text().split()) if soup.title else ""
+    robots = soup.find("meta", attrs={"name": re.compile("^robots$", re.IGNORECASE)})
+    root = soup.find("html")
+    body = soup.body or soup
+    everything = visible_text(body)
+    main = _main_part(soup)
+    text, part = everything, body
+    if main is not None:
+        inner = visible_text(main, skip=FRAME)
+        if len(inner) >= min(ENOUGH_MAIN, len(everything) // 2) and inner:
+            text, part = inner, main
+    return Page(
+        title=title,
+        text=text,
+        kind=judge(text, title, script_characters=len(html) - len(text), status=status),
+        media_type="text/html",
+        links=tuple(_links(part, url)),
+        robots=str(robots.get("content", "")) if isinstance(robots, Tag) else "",
+        language=str(root.get("lang", "")) if isinstance(root, Tag) else "",
+    )
+
+
+def _main_part(soup: BeautifulSoup) -> Tag | None:
+    """What the page itself calls its main part; of several articles, none."""
+    for selector in ("main", "[role=main]", "#mw-content-text", "#content", "article"):
+        found = soup.select(selector, limit=2)
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def visible_text(part: Tag, *, skip: frozenset[str] = frozenset()) -> str:
+    """The text that a reader sees, a line for each block, blank lines squeezed."""
+    pieces: list[str] = []
+    _walk(part, pieces, skip, preformatted=False)
+    lines = (" ".join(line.split()) for line in "".join(pieces).split("\n"))
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+
+def _walk(part: Tag, pieces: list[str], skip: frozenset[str], *, preformatted: bool) -> None:
+    stack: list[Tag | NavigableString | str] = [part]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Tag):
+            name = node.name
+            if name in DROPPED or (name in skip and node is not part) or _is_hidden(node):
+                continue
+            if name in BLOCKS:
+                pieces.append("\n- " if name == "li" else "\n" if name not in ("td", "th") else " | ")
+                if name in ("h1", "h2", "h3", "h4", "p", "table"):
+                    pieces.append("\n")
+                stack.append("\n" if name not in ("td", "th") else " ")
+            stack.extend(reversed(node.contents))  # type: ignore[arg-type]
+        elif isinstance(node, NavigableString):
+            if not isinstance(node, UNSEEN):
+                pieces.append(node.replace("\n", " "))
+        else:
+            pieces.append(node)
+
+
+def _is_hidden(node: Tag) -> bool:
+    attributes = node.attrs
+    if not attributes:
+        return False
+    if "hidden" in attributes or attributes.get("aria-hidden") == "true":
+        return True
+    style = attributes.get("style")
+    return isinstance(style, str) and HIDDEN_STYLE.search(style) is not None
+
+
+def _links(part: Tag, url: str) -> Iterator[tuple[str, str]]:
+    seen: set[str] = set()
+    for anchor in part.find_all("a", href=True):
+        words = " ".join(anchor.get_text().split())
+        address = urljoin(url, str(anchor["href"])).split("#", 1)[0]
+        if words and address.startswith(("http://", "https://")) and address not in seen and address != url:
+            seen.add(address)
+            yield words[:80], address
+            if len(seen) == MAX_LINKS:
+                return
+
+
+def judge(text: str, title: str, *, script_characters: int, status: int = 200) -> PageKind:
+    """Whether a page is content, a wall before it, or an empty shell. Long texts are content (case-094)."""
+    if len(text) < 40 and (script_characters > 2 * len(text) + 200 or status != 200):
+        return "block" if BLOCK_WORDS.search(text) else "empty"
+    if len(text) > SHORT_PAGE:
+        return "content"
+    words = f"{title}\n{text}"
+    blocks, consents = len(BLOCK_WORDS.findall(words)), len(CONSENT_WORDS.findall(words))
+    if blocks and (len(text) < 500 or blocks > 1):
+        return "block"
+    if consents > 1 or (consents and len(text) < 300):
+        return "consent"
+    return "content" if text else "empty"

@@ -1,0 +1,77 @@
+"""Which calls run, which ask a person, which are refused: rules by tool name and arguments.
+
+The first rule that matches decides. Without one, the tool's own `approval` does; without that, what
+only reads is allowed and what writes asks. While text that strangers wrote is in the context, a
+write that would be allowed asks all the same, unless the rule says that it is meant for that.
+"""
+
+import fnmatch
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from assistant_runner.tooling.contract import Tool
+
+Action = Literal["allow", "ask", "deny"]
+
+
+class PolicyRule(BaseModel):
+    """`tool`: a glob over names. `arguments`: globs by argument name, all of which must match."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tool: str = "*"
+    action: Action
+    arguments: dict[str, str] = {}
+    reason: str = ""
+    even_with_fetched_text: bool = False
+
+    def matches(self, tool: Tool, arguments: Mapping[str, Any]) -> bool:
+        """Whether the rule speaks of this call."""
+        return fnmatch.fnmatchcase(tool.name, self.tool) and all(
+            name in arguments and fnmatch.fnmatchcase(_text(arguments[name]), pattern)
+            for name, pattern in self.arguments.items()
+        )
+
+
+class Policy(BaseModel):
+    """The rules in order, and what happens to writes that no rule speaks of."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rules: tuple[PolicyRule, ...] = ()
+    writes: Action = "ask"
+
+    def decide(self, tool: Tool, arguments: Mapping[str, Any], *, fetched_text: bool = False) -> "Verdict":
+        """What to do with this call and why."""
+        verdict = self._verdict(tool, arguments)
+        if verdict.action == "allow" and fetched_text and tool.effects == "write" and not verdict.firm:
+            return Verdict("ask", f"{tool.name} writes, and text from strangers is in the context")
+        return verdict
+
+    def _verdict(self, tool: Tool, arguments: Mapping[str, Any]) -> "Verdict":
+        for rule in self.rules:
+            if rule.matches(tool, arguments):
+                words = rule.reason or f"the policy says {rule.action} for {rule.tool!r}"
+                return Verdict(rule.action, words, rule.even_with_fetched_text)
+        if tool.approval == "always":
+            return Verdict("ask", f"{tool.name} always asks")
+        if tool.approval == "never" or tool.effects == "read":
+            return Verdict("allow", "")
+        return Verdict(self.writes, f"{tool.name} writes")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`firm`: an allowance that holds with fetched text in the context as well."""
+
+    action: Action
+    reason: str
+    firm: bool = False
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

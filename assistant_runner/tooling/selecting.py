@@ -1,0 +1,50 @@
+"""The part of a tool's result that becomes its output (rows S1.23, S1.24).
+
+A selector is a JMESPath expression, of which a dotted path is the plainest: `entity`,
+`entity.current`, `merge({place: entity.place}, entity.current)`. An HTTP reply is seen as its
+document `{statusLine, headers, entity, _debug, original}`; without a selector its entity is taken.
+"""
+
+from typing import Any
+
+import jmespath
+from jmespath.exceptions import JMESPathError
+
+from assistant_runner.errors import ConfigurationError
+from assistant_runner.tooling.contract import HttpReply, ToolFailure
+from assistant_runner.tooling.encoding import to_plain
+
+
+def check_selector(expression: str, *, tool: str) -> str:
+    """The expression; ConfigurationError if it is none."""
+    try:
+        jmespath.compile(expression)
+    except JMESPathError as error:
+        first = str(error).splitlines()[0]
+        raise ConfigurationError(
+            f"tool {tool}: {expression!r} is no selector: {first}",
+            remedy="use a dotted path or another JMESPath expression",
+            tool=tool,
+        ) from None
+    return expression
+
+
+def select(result: Any, expression: str | None) -> tuple[Any, tuple[str, ...]]:
+    """The chosen part as plain data, and notes; ToolFailure if the selector finds nothing."""
+    if expression is None:
+        return to_plain(result)
+    if isinstance(result, HttpReply):
+        if expression == "entity":
+            return to_plain(result.entity)
+        result = result.document()
+    plain, notes = to_plain(result)
+    try:
+        found = jmespath.search(expression, plain)
+    except JMESPathError as error:
+        raise ToolFailure(
+            f"the output selector {expression!r} failed: {str(error).splitlines()[0]}"
+        ) from None
+    if found is None:
+        keys = ", ".join(plain) if isinstance(plain, dict) else type(plain).__name__
+        raise ToolFailure(f"the output selector {expression!r} found nothing; the result has: {keys}")
+    return found, notes

@@ -1,0 +1,103 @@
+"""Finding tools by name, by file and by module, and the box that holds them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from assistant_runner.errors import ConfigurationError
+from assistant_runner.tooling.registry import Toolbox, default_tools, find_tools, load_tools
+from tests.conftest import FIXTURES
+
+
+def test_the_shipped_tools_emit_the_reference_definitions():
+    reference = json.loads((FIXTURES / "shapes" / "function-definitions.json").read_text())
+
+    emitted = [tool.function.document() for tool in default_tools().definitions()]
+
+    assert emitted == reference
+
+
+def test_tools_come_in_the_order_asked():
+    box = load_tools(["foo_tool", "get_weather"])
+
+    assert box.names() == ["foo_tool", "get_weather"]
+
+
+def test_an_unknown_name_lists_what_there_is_and_the_nearest_one():
+    with pytest.raises(ConfigurationError, match=r"did you mean get_weather\?.*foo_tool") as caught:
+        load_tools(["get_wether"])
+
+    assert caught.value.exit_status == 3
+
+
+def test_a_file_and_a_name_in_it_are_an_address(tmp_path: Path):
+    (tmp_path / "mine.py").write_text(
+        'def ring(times: int) -> str:\n    """Ring a bell"""\n    return "ding"\n'
+    )
+
+    box = load_tools(["./mine.py:ring"], cwd=tmp_path)
+
+    assert box["ring"].parameters["properties"] == {"times": {"type": "integer"}}
+
+
+def test_a_module_and_a_name_in_it_are_an_address(tmp_path: Path):
+    (tmp_path / "bells_of_a_test.py").write_text(
+        'def ring() -> str:\n    """Ring a bell"""\n    return "ding"\n'
+    )
+
+    box = load_tools(["bells_of_a_test:ring"], cwd=tmp_path)
+
+    assert box.names() == ["ring"]
+
+
+def test_the_users_folder_wins_over_the_shipped_one(tmp_path: Path):
+    (tmp_path / "foo_tool.py").write_text('def foo_tool() -> str:\n    """Return bar"""\n    return "bar"\n')
+
+    box = load_tools(["foo_tool"], folder=tmp_path)
+
+    assert box["foo_tool"].source == str(tmp_path / "foo_tool.py")
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "words"),
+    [
+        pytest.param("import nothing_of_that_name\n", 1, "ModuleNotFoundError", id="import"),
+        pytest.param("x = 1\n\ndef broken(:\n", 3, "SyntaxError", id="syntax"),
+        pytest.param("\n\nraise RuntimeError('boom 17')\n", 3, "boom 17", id="raises"),
+    ],
+)
+def test_a_broken_module_names_file_and_line(tmp_path: Path, source: str, line: int, words: str):
+    (tmp_path / "broken.py").write_text(source)
+
+    with pytest.raises(ConfigurationError, match=words) as caught:
+        load_tools(["./broken.py:broken"], cwd=tmp_path)
+
+    assert f"broken.py, line {line}" in caught.value.message
+
+
+def test_a_broken_module_takes_no_other_tool_down(tmp_path: Path):
+    (tmp_path / "broken.py").write_text("raise RuntimeError('boom 17')\n")
+    (tmp_path / "whole.py").write_text('def whole() -> int:\n    """Count"""\n    return 1\n')
+
+    catalogue = find_tools(folder=tmp_path)
+
+    assert "whole" in catalogue.tools
+    assert load_tools(["whole"], folder=tmp_path).names() == ["whole"]
+    assert [("boom 17" in problem) for problem in catalogue.problems] == [True]
+
+
+def test_two_tools_of_one_name_are_an_error(tmp_path: Path):
+    (tmp_path / "mine.py").write_text('def foo_tool() -> str:\n    """Return bar"""\n    return "bar"\n')
+
+    with pytest.raises(ConfigurationError, match="two tools are called 'foo_tool'"):
+        load_tools(["foo_tool", "./mine.py:foo_tool"], cwd=tmp_path)
+
+
+def test_a_box_can_grow_while_the_program_runs():
+    box = Toolbox()
+    foo = load_tools(["foo_tool"])["foo_tool"]
+
+    box.add(foo)
+
+    assert [definition.function.name for definition in box.definitions()] == ["foo_tool"]
