@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Protocol
 
 _IN_WORDS = re.compile(
     r"(?:try again|retry)(?:\s+\w+)?\s+(?:in|after)\s+(?:"
@@ -41,6 +42,14 @@ class RetryPolicy:
             return hint_s * (1 + 0.05 * random.random())
         grown: float = min(self.cap_s, self.base_s * 2 ** (attempt - 1))
         return grown * (0.75 + 0.25 * random.random())
+
+
+class Pacer(Protocol):
+    """Someone who paces many runs at once, such as a batch: told of every refusal for rate."""
+
+    async def refused(self, hint_s: float | None) -> bool:
+        """Returns when the request may be tried again (True), or that it should not be (False)."""
+        ...
 
 
 NO_RETRIES = RetryPolicy(attempts=1)

@@ -195,7 +195,7 @@ def http_client(settings: Settings, *, base_url: str, auth: httpx.Auth | None) -
             verify=context,
             proxy=settings.proxy,
             timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
-            limits=httpx.Limits(max_connections=200, max_keepalive_connections=50, keepalive_expiry=5.0),
+            limits=httpx.Limits(max_connections=1024, max_keepalive_connections=256, keepalive_expiry=5.0),
         )
     except (ValueError, ImportError) as error:  # a proxy's URL that is none, a scheme without its library
         raise ConfigurationError(f"proxy: {error}", remedy="correct the proxy's URL") from None

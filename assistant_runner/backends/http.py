@@ -32,7 +32,7 @@ from assistant_runner.errors import (
     ProtocolError,
     RateLimited,
 )
-from assistant_runner.retries import RetryPolicy, wait_hint
+from assistant_runner.retries import Pacer, RetryPolicy, wait_hint
 from assistant_runner.wire.assistants import Assistant, AssistantCreate, AssistantModify
 from assistant_runner.wire.base import Deleted, Metadata, Page, RequestBody, WireObject
 from assistant_runner.wire.files import (
@@ -81,6 +81,7 @@ AGAIN = frozenset({408, 409, 500, 502, 503, 504, 529})
 class HttpBackend:
     """A Backend (see base.py) on an `httpx.AsyncClient`, which it owns and closes.
 
+    `pacer`, if someone sets it, decides when a request that was refused for its rate goes again.
     `label` is for people. `extra_query` goes with every request. `idempotent_creates`: the server
     remembers `Idempotency-Key`, so creates and submissions may be repeated too. `sleep` waits
     between attempts.
@@ -97,6 +98,7 @@ class HttpBackend:
         idempotent_creates: bool = False,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        self.pacer: Pacer | None = None
         self._client = client
         self._label = label
         self._form = form
@@ -427,6 +429,10 @@ class HttpBackend:
                 if not _may_repeat(response, error, free):
                     raise error
                 hint = _hint_of(response, error)
+                if self.pacer is not None and isinstance(error, RateLimited):
+                    if await self.pacer.refused(hint):
+                        continue
+                    raise error
             wait_s = self._retries.wait_s(attempt, hint)
             if wait_s is None:
                 raise error

@@ -50,6 +50,11 @@ class Spending:
         """Whether what earlier invocations spent matters."""
         return self._budget.max_cost is not None or self._budget.max_tokens is not None
 
+    @property
+    def priced(self) -> bool:
+        """Whether the config has prices at all."""
+        return bool(self._prices)
+
     def price(self, model: str | None, usage: Mapping[str, Any] | None) -> float | None:
         """The cost of this usage, None if the model has no price."""
         prices = self._prices.get(model or "")

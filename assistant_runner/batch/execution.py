@@ -421,8 +421,7 @@ class Batch:
             if _quota_used_up(error) or watch.wrote or waited > self._policy.patience_s:
                 self.limiter.refuse(hint)
                 return False
-            await self.limiter.refused(hint)
-            return True
+            return await self.limiter.refused(hint)
         kind = trouble_of(error)
         if kind is None:
             return False

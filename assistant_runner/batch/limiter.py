@@ -30,6 +30,7 @@ class LimiterPlan:
     maximum: int = SLOTS_MAX
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
+    patience_s: float = 600.0
 
 
 @dataclass(slots=True)
@@ -194,8 +195,11 @@ class Limiter:
         self._limit = max(1.0, min(self._limit, float(taken)))
 
     async def refused(self, hint_s: float | None) -> bool:
-        """As `refuse`, and give the place back until there is one again. True: try again now."""
+        """As `refuse`, and give the place back until there is one again. True: try again now; False:
+        the backend wants more patience than we have."""
         self.refuse(hint_s)
+        if hint_s is not None and hint_s > self.plan.patience_s:
+            return False
         await self.step_out(0)
         return True
 
