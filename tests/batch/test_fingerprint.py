@@ -1,0 +1,44 @@
+import pytest
+
+from assistant_runner.assembly import Question
+from assistant_runner.batch.fingerprint import Fingerprints, digest, settings_parts
+from assistant_runner.settings import Settings
+
+
+def parts(folder, question=Question("", assistant="assistant.yaml"), **settings):
+    return digest(settings_parts(Settings(**settings), question, folder=folder))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "assistant.yaml").write_text("name: A\nmodel: m\ninstructions: v1\n")
+    return tmp_path
+
+
+def test_case_076_changed_instructions_change_it_and_a_comment_does_not(folder):
+    before = parts(folder)
+    (folder / "assistant.yaml").write_text("# a note\nmodel: m\nname: A\ninstructions: v1\n")
+    same = parts(folder)
+    (folder / "assistant.yaml").write_text("name: A\nmodel: m\ninstructions: v2\n")
+
+    assert same == before
+    assert parts(folder) != before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"model": "other"}, {"tools": ("get_weather",)}, {"engine": "planner"}, {"offline": True}],
+    ids=["model", "tools", "engine", "offline"],
+)
+def test_what_changes_an_answer_changes_it(folder, change):
+    assert parts(folder, **change) != parts(folder)
+
+
+def test_limits_and_parallelism_do_not(folder):
+    assert parts(folder, rounds=3, parallelism=2) == parts(folder)
+
+
+def test_a_rows_own_assistant_has_its_own(folder):
+    prints = Fingerprints(settings_parts(Settings(), Question(""), folder=folder), folder=folder)
+
+    assert prints.of(None) != prints.of("assistant.yaml")
