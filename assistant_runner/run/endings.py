@@ -1,0 +1,72 @@
+"""Every ending is named: from a terminal run to nothing (completed) or to the error that says why."""
+
+from assistant_runner.errors import (
+    RateLimited,
+    RunCancelled,
+    RunError,
+    RunExpired,
+    RunFailed,
+    RunIncomplete,
+)
+from assistant_runner.wire.runs import Run
+
+_INCOMPLETE_REMEDIES = {
+    "max_completion_tokens": "raise --max-completion-tokens, or ask for less at a time",
+    "max_prompt_tokens": "raise --max-prompt-tokens, or start a new thread",
+    "content_filter": "the provider's content filter stopped the answer: rephrase the prompt",
+}
+
+
+def ending_of(run: Run, *, partial: str = "") -> RunError | RateLimited | None:
+    """The error of a terminal run, None if it completed. `partial` is the text it wrote so far."""
+    facts = {"run_id": run.id, "thread_id": run.thread_id}
+    if run.status == "completed":
+        return None
+    if run.status == "failed":
+        code = run.last_error.code if run.last_error else "unknown"
+        words = run.last_error.message if run.last_error else "the backend gave no reason"
+        if code == "rate_limit_exceeded":
+            return RateLimited(
+                f"run {run.id} failed: {code}: {words}",
+                remedy="wait, then ask again",
+                status="failed",
+                run_id=run.id,
+                thread_id=run.thread_id,
+            )
+        return RunFailed(
+            f"run {run.id} failed: {code}: {words}",
+            remedy="see the engine's or backend's message",
+            status="failed",
+            last_error={"code": code, "message": words},
+            partial=partial,
+            **facts,
+        )
+    if run.status == "incomplete":
+        reason = (run.incomplete_details.reason if run.incomplete_details else None) or "no reason given"
+        return RunIncomplete(
+            f"run {run.id} is incomplete: {reason}",
+            remedy=_INCOMPLETE_REMEDIES.get(reason, "the thread can be used again"),
+            status="incomplete",
+            reason=reason,
+            partial=partial,
+            **facts,
+        )
+    if run.status == "expired":
+        return RunExpired(
+            f"run {run.id} expired: it was not finished in the time the backend allows",
+            remedy="ask again on the same thread; finished tool results are in the journal",
+            status="expired",
+            **facts,
+        )
+    if run.status == "cancelled":
+        return RunCancelled(
+            f"run {run.id} was cancelled",
+            remedy="ask again; the thread is free",
+            status="cancelled",
+            **facts,
+        )
+    return RunError(
+        f"run {run.id} ended in the status {run.status!r}, which this version does not know",
+        status=run.status,
+        **facts,
+    )
