@@ -21,19 +21,13 @@ from urllib.parse import urlsplit
 import httpx
 
 from assistant_runner import __version__
-from assistant_runner.backends.connect import (
-    auth_of,
-    base_url_of,
-    form_of,
-    http_client,
-    is_near,
-    key_source_of,
-)
+from assistant_runner.backends.connect import auth_of, http_client, key_source_of, target_of
 from assistant_runner.backends.http import HttpBackend
 from assistant_runner.backends.masking import mask
-from assistant_runner.backends.retries import NO_RETRIES
+from assistant_runner.endpoints import is_local_host
 from assistant_runner.errors import AssistantRunnerError
 from assistant_runner.keys import key_fault
+from assistant_runner.retries import NO_RETRIES
 from assistant_runner.run.journal import Journal
 from assistant_runner.settings import HOME_VARIABLE, PROJECT_FILE, USER_FILE, LoadedSettings
 
@@ -179,7 +173,7 @@ def _keys(loaded: LoadedSettings) -> list[Finding]:
             findings.append(Finding(name, "ok", f"set, {len(value)} characters"))
     if loaded.settings.backend != "embedded":
         try:
-            source = key_source_of(loaded, form_of(loaded.settings))
+            source = key_source_of(loaded, target_of(loaded.settings))
             if source.is_given:
                 source.read(loaded.environ)
                 findings.append(Finding("backend key", "ok", f"from {source.describe()}"))
@@ -252,9 +246,8 @@ async def _backend(loaded: LoadedSettings) -> list[Finding]:
     if settings.backend == "embedded":
         return [Finding("backend", "ok", "embedded: in this process, no server needed")]
     try:
-        form = form_of(settings)
-        base_url = base_url_of(settings, form)
-        client = http_client(settings, base_url=base_url, auth=auth_of(loaded, form))
+        target = target_of(settings)
+        client = http_client(settings, base_url=target.base_url, auth=auth_of(loaded, target))
         client.timeout = httpx.Timeout(FAR_S)
         dates: list[str] = []
 
@@ -263,14 +256,21 @@ async def _backend(loaded: LoadedSettings) -> list[Finding]:
 
         client.event_hooks["response"].append(note_date)
         async with HttpBackend(
-            client, label=base_url, form=form, api_version=settings.api_version, retries=NO_RETRIES
+            client,
+            label=target.base_url,
+            form=target.form,
+            api_version=target.api_version,
+            retries=NO_RETRIES,
         ) as backend:
             started = time.monotonic()
             await backend.list_assistants(limit=1)
             took_s = time.monotonic() - started
     except AssistantRunnerError as error:
         return [_fault("backend", error), *_clock(dates if "dates" in locals() else [])]
-    return [Finding("backend", "ok", f"{base_url} ({form}) answers in {took_s:.2f} s"), *_clock(dates)]
+    return [
+        Finding("backend", "ok", f"{target.base_url} ({target.form}) answers in {took_s:.2f} s"),
+        *_clock(dates),
+    ]
 
 
 def _clock(dates: list[str]) -> list[Finding]:
@@ -302,7 +302,7 @@ async def _openai_key(loaded: LoadedSettings) -> list[Finding]:
             answer = await client.get(
                 "models",
                 headers={"Authorization": f"Bearer {key}"},
-                timeout=NEAR_S if is_near(host) else FAR_S,
+                timeout=NEAR_S if is_local_host(host) else FAR_S,
             )
     except AssistantRunnerError as error:
         return [_fault("engine endpoint", error)]

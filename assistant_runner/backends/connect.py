@@ -1,21 +1,28 @@
 """From settings to an HTTP backend: form, key, proxy, certificates, headers.
 
-A key goes only where it belongs: `OPENAI_API_KEY` to OpenAI and to the host of `OPENAI_BASE_URL`,
+A key goes only where it belongs: `OPENAI_API_KEY` to the host of `OPENAI_BASE_URL`,
 `AZURE_OPENAI_API_KEY` to the host of `AZURE_OPENAI_ENDPOINT` and to Azure's own names; any other
 host gets the key that the settings name for it, or none.
 """
 
-import ipaddress
+import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
 from contextlib import asynccontextmanager
-from urllib.parse import urlsplit
+from dataclasses import dataclass
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 import httpx
 
 from assistant_runner import __version__
 from assistant_runner.backends.http import Form, HttpBackend
-from assistant_runner.endpoints import refuse_dead_endpoint
+from assistant_runner.endpoints import (
+    VERSIONLESS,
+    is_azure_host,
+    is_local_host,
+    normalise_endpoint,
+    refuse_dead_endpoint,
+)
 from assistant_runner.errors import ConfigurationError, UsageError
 from assistant_runner.keys import KeySource, Secret
 from assistant_runner.settings import LoadedSettings, Settings
@@ -24,8 +31,9 @@ CONNECT_S = 10.0
 READ_S = 120.0
 """Seconds without a byte before a request is given up; the run's own deadline is another matter."""
 
-OPENAI_HOST = "api.openai.com"
-AZURE_DOMAINS = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com")
+AZURE_VERSION = "2025-03-01-preview"
+"""The Assistants API exists in dated preview versions only (reference, section 1)."""
+
 SCOPES: Mapping[Form, str] = {
     "openai": "https://ai.azure.com/.default",
     "azure": "https://cognitiveservices.azure.com/.default",
@@ -87,22 +95,28 @@ class EntraAuth(httpx.Auth):
         await self._credential.close()
 
 
-def form_of(settings: Settings) -> Form:
-    """The form of the backend's URL: as the settings say, else by its host and path."""
-    if settings.backend_form != "auto":
-        return settings.backend_form
-    parts = urlsplit(settings.backend)
-    if "/api/projects/" in parts.path or (parts.hostname or "").endswith(".services.ai.azure.com"):
-        return "foundry"
-    if (parts.hostname or "").endswith(AZURE_DOMAINS):
-        return "azure"
-    return "openai"
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the paths of the protocol begin, and in which form; `notes` say what was changed."""
+
+    base_url: str
+    form: Form
+    api_version: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.base_url).hostname or ""
 
 
-def base_url_of(settings: Settings, form: Form) -> str:
-    """Where the paths of the protocol begin; UsageError if the setting is no URL."""
-    parts = urlsplit(settings.backend)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+def target_of(settings: Settings) -> Target:
+    """The target of the setting `backend`, whatever form of URL was pasted (cases 057 to 059).
+
+    UsageError if it is no URL; ApiGone for OpenAI's own API.
+    """
+    url = settings.backend.strip()
+    parts = urlsplit(url if "://" in url else f"//{url}")
+    if "://" not in url and "." not in url and ":" not in url:
         raise UsageError(
             f"backend {settings.backend!r} is neither 'embedded' nor a URL",
             remedy="give the base URL, for example http://127.0.0.1:8080/v1",
@@ -111,15 +125,37 @@ def base_url_of(settings: Settings, form: Form) -> str:
         raise UsageError(
             "the backend's URL holds a user or password", remedy="use backend_key_env or backend_headers"
         )
-    path = parts.path.rstrip("/")
-    if form == "azure" and "/openai" not in path:
-        path = f"{path}/openai"
-    if form == "openai" and not path:
-        path = "/v1"
-    return f"{parts.scheme}://{parts.netloc}{path}"
+    form = settings.backend_form
+    if form == "foundry" or (form == "auto" and "/api/projects/" in parts.path):
+        return _foundry_target(url, parts, settings.api_version)
+    azure = {"auto": None, "azure": True, "openai": False}[form]
+    if azure or (azure is None and is_azure_host(parts.hostname or "")):
+        asked = next(iter(parse_qs(parts.query).get("api-version", [])), None)
+        version = settings.api_version or asked or AZURE_VERSION
+        dated = AZURE_VERSION if version.lower() in VERSIONLESS else version
+        endpoint = normalise_endpoint(url, azure=True, api_version=dated)
+        return Target(endpoint.base_url, "azure", dated, endpoint.notes)
+    endpoint = normalise_endpoint(url, azure=False)
+    refuse_dead_endpoint(endpoint.base_url)
+    return Target(endpoint.base_url, "openai", None, endpoint.notes)
 
 
-def key_source_of(loaded: LoadedSettings, form: Form) -> KeySource:
+def _foundry_target(url: str, parts: SplitResult, version: str | None) -> Target:
+    """The project of Foundry Agent Service in any form that a portal shows; `v1` unless told."""
+    asked = next(iter(parse_qs(parts.query).get("api-version", [])), None)
+    found = re.match(r"(?P<prefix>.*/api/projects/[^/]+)(?P<rest>/.*)?$", parts.path.rstrip("/"))
+    if parts.scheme not in ("http", "https") or not parts.hostname or not found:
+        raise UsageError(
+            f"backend {url!r} is no project of Foundry Agent Service",
+            remedy="give https://RESOURCE.services.ai.azure.com/api/projects/PROJECT",
+        )
+    rest = (found["rest"] or "").strip("/")
+    notes = (f"left out {rest!r} at the end of the URL",) if rest else ()
+    base_url = f"{parts.scheme}://{parts.netloc}{re.sub('/{2,}', '/', found['prefix'])}"
+    return Target(base_url, "foundry", version or asked or "v1", notes)
+
+
+def key_source_of(loaded: LoadedSettings, target: Target) -> KeySource:
     """The source of the backend's key: the settings', else the usual variable if it belongs there."""
     settings = loaded.settings
     given = KeySource(
@@ -130,12 +166,14 @@ def key_source_of(loaded: LoadedSettings, form: Form) -> KeySource:
     )
     if given.is_given:
         return given
-    host = urlsplit(settings.backend).hostname or ""
-    if form == "openai":
-        if host == OPENAI_HOST or host == _host_in(loaded.environ, "OPENAI_BASE_URL"):
+    host = target.host
+    if target.form == "openai":
+        if host == _host_in(loaded.environ, "OPENAI_BASE_URL"):
             return KeySource(env="OPENAI_API_KEY")
-    elif "AZURE_OPENAI_API_KEY" in loaded.environ and (
-        host.endswith(AZURE_DOMAINS) or host == _host_in(loaded.environ, "AZURE_OPENAI_ENDPOINT")
+    elif (
+        target.form == "azure"
+        and "AZURE_OPENAI_API_KEY" in loaded.environ
+        and (is_azure_host(host) or host == _host_in(loaded.environ, "AZURE_OPENAI_ENDPOINT"))
     ):
         return KeySource(env="AZURE_OPENAI_API_KEY")
     return KeySource()
@@ -145,34 +183,22 @@ def _host_in(environ: Mapping[str, str], name: str) -> str | None:
     return urlsplit(environ.get(name, "")).hostname
 
 
-def is_near(host: str) -> bool:
-    """Whether the host is this machine or a private network: a key may be missing there."""
-    if host == "localhost" or host.endswith((".localhost", ".local", ".internal")):
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return "." not in host
-    return address.is_loopback or address.is_private
-
-
-def auth_of(loaded: LoadedSettings, form: Form) -> httpx.Auth | None:
+def auth_of(loaded: LoadedSettings, target: Target) -> httpx.Auth | None:
     """How requests are signed; ConfigurationError before any request if the key is no key."""
     settings = loaded.settings
     if settings.backend_auth == "none":
         return None
-    source = key_source_of(loaded, form)
-    host = urlsplit(settings.backend).hostname or ""
-    if settings.backend_auth == "entra" or (
-        settings.backend_auth == "auto" and not source.is_given and form != "openai" and not is_near(host)
-    ):
-        return EntraAuth(settings.backend_scope or SCOPES[form])
-    if source.env and is_near(host) and not loaded.environ.get(source.env, "").strip():
+    source = key_source_of(loaded, target)
+    near = is_local_host(target.host)
+    unsigned = settings.backend_auth == "auto" and not source.is_given
+    if settings.backend_auth == "entra" or (unsigned and target.form != "openai" and not near):
+        return EntraAuth(settings.backend_scope or SCOPES[target.form])
+    if source.env and near and not loaded.environ.get(source.env, "").strip():
         return None  # a server near by needs no key (case-064)
     secret = source.read(loaded.environ)
     if secret is None:
         return None
-    header = "api-key" if form == "azure" else "Authorization"
+    header = "api-key" if target.form == "azure" else "Authorization"
     return KeyAuth(secret, header=header, source=source, environ=loaded.environ)
 
 
@@ -204,13 +230,10 @@ def http_client(settings: Settings, *, base_url: str, auth: httpx.Auth | None) -
 @asynccontextmanager
 async def open_http(loaded: LoadedSettings) -> AsyncIterator[HttpBackend]:
     """The HTTP backend that the settings name, closed at the end."""
-    settings = loaded.settings
-    refuse_dead_endpoint(settings.backend)
-    form = form_of(settings)
-    base_url = base_url_of(settings, form)
-    auth = auth_of(loaded, form)
-    client = http_client(settings, base_url=base_url, auth=auth)
-    backend = HttpBackend(client, label=base_url, form=form, api_version=settings.api_version)
+    target = target_of(loaded.settings)
+    auth = auth_of(loaded, target)
+    client = http_client(loaded.settings, base_url=target.base_url, auth=auth)
+    backend = HttpBackend(client, label=target.base_url, form=target.form, api_version=target.api_version)
     try:
         async with backend:
             yield backend

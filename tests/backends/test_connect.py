@@ -4,13 +4,12 @@ import pytest
 from assistant_runner.backends.connect import (
     KeyAuth,
     auth_of,
-    base_url_of,
-    form_of,
     http_client,
     key_source_of,
     open_http,
+    target_of,
 )
-from assistant_runner.errors import ApiGone, ConfigurationError, UsageError
+from assistant_runner.errors import ApiGone, ConfigurationError
 from assistant_runner.keys import KeySource, Secret
 from assistant_runner.settings import load_settings
 
@@ -20,40 +19,58 @@ def loaded(tmp_path, environ=None, **flags):
     return load_settings(flags, environ=world, cwd=tmp_path)
 
 
+PROJECT = "https://unit.services.ai.azure.com/api/projects/p"
+
+
 @pytest.mark.parametrize(
-    ("backend", "form", "base_url"),
+    ("backend", "form", "base_url", "version"),
     [
-        ("http://127.0.0.1:8080", "openai", "http://127.0.0.1:8080/v1"),
-        ("http://127.0.0.1:8080/v1/", "openai", "http://127.0.0.1:8080/v1"),
-        ("https://gate.example.com/team-x/v1", "openai", "https://gate.example.com/team-x/v1"),
-        ("https://unit.openai.azure.com/", "azure", "https://unit.openai.azure.com/openai"),
-        ("https://unit.openai.azure.com/openai", "azure", "https://unit.openai.azure.com/openai"),
+        ("http://127.0.0.1:8080", "openai", "http://127.0.0.1:8080/v1", None),
+        ("http://127.0.0.1:8080/v1/", "openai", "http://127.0.0.1:8080/v1", None),
+        ("127.0.0.1:8080", "openai", "http://127.0.0.1:8080/v1", None),
+        ("https://gate.example.com/team-x/v1", "openai", "https://gate.example.com/team-x/v1", None),
         (
-            "https://unit.services.ai.azure.com/api/projects/p",
-            "foundry",
-            "https://unit.services.ai.azure.com/api/projects/p",
+            "https://unit.openai.azure.com/",
+            "azure",
+            "https://unit.openai.azure.com/openai",
+            "2025-03-01-preview",
         ),
+        (
+            "https://unit.openai.azure.com/openai/v1",
+            "azure",
+            "https://unit.openai.azure.com/openai",
+            "2025-03-01-preview",
+        ),
+        (
+            "https://unit.openai.azure.com/openai/deployments/a/chat/completions?api-version=2099-01-01",
+            "azure",
+            "https://unit.openai.azure.com/openai",
+            "2099-01-01",
+        ),
+        (PROJECT, "foundry", PROJECT, "v1"),
+        (PROJECT + "/", "foundry", PROJECT, "v1"),
+        (PROJECT + "/threads?api-version=2025-05-01", "foundry", PROJECT, "2025-05-01"),
     ],
 )
-def test_the_form_and_the_base_follow_from_the_url(tmp_path, backend, form, base_url):
-    settings = loaded(tmp_path, backend=backend).settings
+def test_the_form_and_the_base_follow_from_the_url(tmp_path, backend, form, base_url, version):
+    target = target_of(loaded(tmp_path, backend=backend).settings)
 
-    assert form_of(settings) == form
-    assert base_url_of(settings, form) == base_url
+    assert (target.form, target.base_url, target.api_version) == (form, base_url, version)
 
 
-@pytest.mark.parametrize("backend", ["embeded", "ftp://x/v1", "https://user:secret@host/v1"])
-def test_a_backend_that_is_no_url_is_a_usage_error(tmp_path, backend):
-    settings = loaded(tmp_path, backend=backend).settings
+@pytest.mark.parametrize("backend", ["embeded", "ftp://x.y/v1", "https://user:secret@host/v1"])
+def test_a_backend_that_is_no_url_is_refused(tmp_path, backend):
+    with pytest.raises(ConfigurationError):
+        target_of(loaded(tmp_path, backend=backend).settings)
 
-    with pytest.raises(UsageError):
-        base_url_of(settings, "openai")
+
+def _source(world):
+    return key_source_of(world, target_of(world.settings))
 
 
 @pytest.mark.parametrize(
     ("backend", "environ", "source"),
     [
-        pytest.param("https://api.openai.com/v1", {"OPENAI_API_KEY": "sk-1"}, "OPENAI_API_KEY", id="openai"),
         pytest.param("https://other.example.com/v1", {"OPENAI_API_KEY": "sk-1"}, None, id="a-stranger"),
         pytest.param("http://127.0.0.1:1/v1", {"OPENAI_API_KEY": "sk-1"}, None, id="loopback"),
         pytest.param(
@@ -65,20 +82,20 @@ def test_a_backend_that_is_no_url_is_a_usage_error(tmp_path, backend):
     ],
 )
 def test_a_key_goes_only_where_it_belongs(tmp_path, backend, environ, source):
-    assert key_source_of(loaded(tmp_path, environ, backend=backend), "openai").env == source
+    assert _source(loaded(tmp_path, environ, backend=backend)).env == source
 
 
 def test_case_064_an_empty_key_stops_before_any_request_for_a_hosted_target(tmp_path):
     world = loaded(tmp_path, {"MY_KEY": ""}, backend="https://host.example.com/v1", backend_key_env="MY_KEY")
 
     with pytest.raises(ConfigurationError, match="MY_KEY"):
-        auth_of(world, "openai")
+        auth_of(world, target_of(world.settings))
 
 
 def test_case_064_an_empty_key_is_no_matter_for_a_server_near_by(tmp_path):
     world = loaded(tmp_path, {"MY_KEY": ""}, backend="http://127.0.0.1:9/v1", backend_key_env="MY_KEY")
 
-    assert auth_of(world, "openai") is None
+    assert auth_of(world, target_of(world.settings)) is None
 
 
 async def test_a_key_of_a_command_is_asked_for_again_when_it_is_refused(tmp_path):
