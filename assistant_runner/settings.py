@@ -70,6 +70,9 @@ class Settings(BaseModel):
     run_expires_s: int = 600
     if_active: str = "fail"
 
+    prices: dict[str, dict[str, float]] = {}
+    """By model: `input` and `output` per million tokens, in any one currency."""
+
     data_folder: str | None = None
     state_folder: str | None = None
 

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -602,11 +602,3 @@ def trouble_of(error: AssistantRunnerError) -> Literal["server", "unreachable", 
     if isinstance(error, BackendError) or _run_error_code(error) == "server_error":
         return "server"
     return None
-
-
-async def tick(batch: Batch, store: ResultStore, every_s: float, tell: Callable[[], Awaitable[None]]) -> None:
-    """Until cancelled: make rows durable by groups, and tell how far it is."""
-    while True:
-        await asyncio.sleep(every_s)
-        await asyncio.to_thread(store.sync)
-        await tell()

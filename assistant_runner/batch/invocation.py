@@ -1,0 +1,283 @@
+"""One `batch run`, whole: lock, what is there, the runner, signals, progress, reports, exit status.
+
+`cli/` and library users call `run_batch`; everything that talks to people is behind `Talk`.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from assistant_runner.assembly import Question, Runner, open_runner
+from assistant_runner.backends.http import HttpBackend
+from assistant_runner.batch.budget import Budget, Spending
+from assistant_runner.batch.cache import AnswerCache
+from assistant_runner.batch.checks import NO_ASSERTIONS, Assertions
+from assistant_runner.batch.codec import OutputFormat, codec_for
+from assistant_runner.batch.execution import Batch, Policy, Stop
+from assistant_runner.batch.fingerprint import Fingerprints, remote_assistant_parts, settings_parts
+from assistant_runner.batch.junit import write_junit
+from assistant_runner.batch.limiter import Limiter, LimiterPlan
+from assistant_runner.batch.lock import output_lock
+from assistant_runner.batch.output import ResultStore, read_results, state_folder
+from assistant_runner.batch.progress import LOCK_FILE, snapshot, write_command, write_snapshot
+from assistant_runner.batch.report import write_report
+from assistant_runner.batch.source import Source, spool
+from assistant_runner.errors import AssistantRunnerError, UsageError
+from assistant_runner.settings import LoadedSettings
+
+TICK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRequest:
+    """What a batch is asked to do. `output` None: standard output, which cannot be resumed.
+
+    `errors`: the second file of `--on-error route`. `command`: how it was asked for, kept for retries.
+    """
+
+    source: Source
+    output: Path | None
+    question: Question = field(default_factory=lambda: Question(""))
+    output_form: OutputFormat | None = None
+    ordered: bool = True
+    errors: Path | None = None
+    policy: Policy = field(default_factory=Policy)
+    limiter: LimiterPlan = field(default_factory=LimiterPlan)
+    budget: Budget = field(default_factory=Budget)
+    assertions: Assertions = NO_ASSERTIONS
+    cache: bool = False
+    report: Path | None = None
+    junit: Path | None = None
+    command: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOutcome:
+    """`status` is the exit status; `snapshot` the last progress (see progress.py)."""
+
+    status: int
+    snapshot: dict[str, Any]
+    stop: Stop | None
+
+
+class Talk(Protocol):
+    """How a batch speaks to people."""
+
+    def say(self, message: str) -> None:
+        """One thing worth knowing."""
+        ...
+
+    def tell(self, progress: dict[str, Any]) -> None:
+        """How far it is, about once a second and at the end."""
+        ...
+
+
+async def run_batch(
+    request: BatchRequest,
+    loaded: LoadedSettings,
+    talk: Talk,
+    *,
+    folder: Path,
+    opened: Callable[[LoadedSettings], AbstractAsyncContextManager[Runner]] = open_runner,
+) -> BatchOutcome:
+    """Run what is due and say how it ended; errors that keep it from beginning are raised.
+
+    `folder`: where relative paths of assistant files count from.
+    """
+    _check(request)
+    with contextlib.ExitStack() as stack:
+        request = dataclasses.replace(request, source=_reread(request, stack))
+        if request.output is not None:
+            stack.enter_context(_locked(request.output))
+        store = ResultStore(
+            request.output,
+            codec_for(request.output_form, request.output.name if request.output else ""),
+            ordered=request.ordered,
+            errors=request.errors,
+        )
+        stack.callback(store.close)
+        store.load()
+        cache = AnswerCache(loaded.folders.cache / "batch.sqlite3") if request.cache else None
+        if cache:
+            stack.callback(cache.close)
+        async with opened(loaded) as runner:
+            prints = await _fingerprints(request, loaded, runner, folder)
+            batch = Batch(
+                request.source,
+                store,
+                question=request.question,
+                fingerprint=prints.of,
+                limiter=_limiter(request.limiter, runner),
+                spending=Spending(request.budget, loaded.settings.prices),
+                policy=request.policy,
+                assertions=request.assertions,
+                cache=cache,
+            )
+            batch.prepare()
+            _say_what_is_there(batch, talk)
+            if request.output is not None and request.command is not None:
+                write_command(request.output, request.command | {"settings": prints.parts})
+            state = await _work(batch, store, runner, request.output, talk)
+        final = snapshot(batch, state=state)
+        if request.output is not None:
+            write_snapshot(request.output, final)
+        talk.tell(final)
+        _say_how_it_ended(batch, talk)
+        if request.output is not None:
+            _write_reports(request, request.output, final)
+        return BatchOutcome(batch.status(), final, batch.stop)
+
+
+def _check(request: BatchRequest) -> None:
+    source = request.source
+    if request.output is None:
+        for name, value in (("--report", request.report), ("--junit", request.junit)):
+            if value is not None:
+                raise UsageError(f"{name} needs a file of results", remedy="name one: -o results.jsonl")
+    elif source.path is not None and request.output.resolve() == source.path.resolve():
+        raise UsageError(f"{request.output} is the input", remedy="name another output")
+
+
+def _reread(request: BatchRequest, stack: contextlib.ExitStack) -> Source:
+    """The source, made one that can be read twice if it should be."""
+    source = request.source
+    readable = source.path is not None and (source.path.is_file() or not source.path.exists())
+    if readable or not request.policy.scan:
+        return source
+    copy = spool(source.path)
+    stack.callback(copy.unlink, missing_ok=True)
+    return dataclasses.replace(source, path=copy)
+
+
+@contextlib.contextmanager
+def _locked(output: Path) -> Iterator[None]:
+    if not output.parent.is_dir():
+        raise UsageError(f"there is no folder {output.parent}", remedy="make it, or name another output")
+    folder = state_folder(output)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{folder} cannot be made: {error.strerror}", remedy="name an output in a folder of yours"
+        ) from None
+    with output_lock(folder / LOCK_FILE, output=str(output)):
+        yield
+
+
+async def _fingerprints(
+    request: BatchRequest, loaded: LoadedSettings, runner: Runner, folder: Path
+) -> Fingerprints:
+    parts = settings_parts(loaded.settings, request.question, folder=folder)
+    if isinstance(parts["assistant"], str) and parts["assistant"].startswith("asst_"):
+        found = await runner.backend.retrieve_assistant(parts["assistant"])
+        parts["assistant"] = remote_assistant_parts(found.document())
+    return Fingerprints(parts, folder=folder)
+
+
+def _limiter(plan: LimiterPlan, runner: Runner) -> Limiter:
+    """The limiter, told of every refusal that the backend's requests meet.
+
+    Behind the embedded service stands a provider that we do not see answer at once: there, only
+    answers open places.
+    """
+    backend = getattr(runner, "backend", None)
+    if backend is not None and backend.label == "embedded":
+        plan = dataclasses.replace(plan, early=0)
+    limiter = Limiter(plan)
+    if isinstance(backend, HttpBackend):
+        backend.pacer = limiter
+    return limiter
+
+
+def _say_what_is_there(batch: Batch, talk: Talk) -> None:
+    tally = batch.tally
+    if tally.changed_rows:
+        names = ", ".join(tally.changed) + (" …" if tally.changed_rows > len(tally.changed) else "")
+        talk.say(
+            f"{tally.changed_rows} rows have changed since they were answered and are asked again: {names}"
+        )
+
+
+def _say_how_it_ended(batch: Batch, talk: Talk) -> None:
+    if batch.stop is not None:
+        talk.say(f"stopped: {batch.stop.why}")
+        if batch.stop.error is not None and batch.stop.error.remedy:
+            talk.say(batch.stop.error.remedy)
+        talk.say(f"{batch.tally.left} rows are left: run the same command again to go on")
+    if batch.spending.unpriced:
+        names = ", ".join(sorted(batch.spending.unpriced))
+        talk.say(f"no price is known for {names}: its rows have no cost (set [prices] in the config)")
+
+
+async def _work(batch: Batch, store: ResultStore, runner: Runner, output: Path | None, talk: Talk) -> str:
+    """The batch's run under signals and ticks; the state it ended in."""
+    task = asyncio.current_task()
+    assert task is not None
+
+    async def ticking() -> None:
+        while True:
+            progress = snapshot(batch, state="running")
+            if output is not None:
+                write_snapshot(output, progress)
+            talk.tell(progress)
+            await asyncio.sleep(TICK_S)
+            await asyncio.to_thread(store.sync)
+
+    def interrupt(number: int) -> None:
+        if batch.stop is None:
+            batch.halt(Stop(128 + number, "interrupted; rows that run may end, once more leaves at once"))
+            talk.say("interrupted: waiting for the rows that run (once more: leave at once)")
+        else:
+            task.cancel()
+
+    async with _signals(interrupt):
+        ticker = asyncio.create_task(ticking())
+        try:
+            await batch.run(runner)
+        except asyncio.CancelledError:
+            if batch.stop is None or task.uncancel() > 0:
+                raise
+        finally:
+            ticker.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await ticker
+    return "finished" if batch.stop is None else "stopped"
+
+
+@contextlib.asynccontextmanager
+async def _signals(interrupt: Callable[[int], None]) -> AsyncIterator[None]:
+    """SIGINT and SIGTERM call `interrupt` meanwhile, where the loop can do that."""
+    loop = asyncio.get_running_loop()
+    taken = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+            loop.add_signal_handler(number, interrupt, int(number))
+            taken.append(number)
+    try:
+        yield
+    finally:
+        for number in taken:
+            loop.remove_signal_handler(number)
+
+
+def _write_reports(request: BatchRequest, output: Path, final: dict[str, Any]) -> None:
+    codec = codec_for(request.output_form, output.name)
+    try:
+        if request.junit is not None:
+            write_junit(request.junit, read_results(output, codec), name=request.source.name)
+        if request.report is not None:
+            write_report(
+                request.report, read_results(output, codec), title=request.source.name, made_at=time.time()
+            )
+    except OSError as error:
+        raise AssistantRunnerError(
+            f"{error.filename} cannot be written: {error.strerror}",
+            remedy="run batch report with another path",
+        ) from None
