@@ -7,6 +7,7 @@ with mode 0600, a keyring or a command (design, promises).
 """
 
 import difflib
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -108,19 +109,29 @@ def find_folders(environ: Mapping[str, str]) -> Folders:
     return Folders(dirs.user_config_path, dirs.user_data_path, dirs.user_state_path, dirs.user_cache_path)
 
 
-def load_settings(flags: Mapping[str, Any], *, environ: Mapping[str, str], cwd: Path) -> LoadedSettings:
-    """Settings with their origins; ConfigurationError names file, key and the nearest right key.
+def load_settings(
+    flags: Mapping[str, Any],
+    *,
+    environ: Mapping[str, str],
+    cwd: Path,
+    assistant_file: tuple[str, Mapping[str, Any]] | None = None,
+) -> LoadedSettings:
+    """Settings with their origins; ConfigurationError names file, line, key and the nearest right key.
 
-    `flags`: what the command line gave; None means not given.
+    `flags`: what the command line gave; None means not given. `assistant_file`: the name of an assistant
+    file and what it says in the words of Settings (`AssistantSpec.settings_layer()`); it lies over the
+    project file and under the environment. A variable that is set to nothing counts as not set.
     """
     folders = find_folders(environ)
     layers: list[tuple[str, Mapping[str, Any]]] = []
     for path in (folders.config / USER_FILE, cwd / PROJECT_FILE):
         layers.append((str(path), _read_file(path)))
+    if assistant_file:
+        layers.append(assistant_file)
     layers.extend(
         (f"environment {ENV_PREFIX}{name.upper()}", {name: environ[f"{ENV_PREFIX}{name.upper()}"]})
         for name, field in Settings.model_fields.items()
-        if f"{ENV_PREFIX}{name.upper()}" in environ and _is_plain(field.annotation)
+        if environ.get(f"{ENV_PREFIX}{name.upper()}") and _is_plain(field.annotation)
     )
     layers.append(("flag", {name: value for name, value in flags.items() if value is not None}))
 
@@ -153,23 +164,37 @@ def _is_plain(annotation: Any) -> bool:
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
+        document = tomllib.loads(text)
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(
             f"{path}: cannot be read: {error}", remedy=f"correct or remove {path}"
         ) from None
-    for key in document:
-        if key in Settings.model_fields:
-            continue
-        if key in SECRET_WORDS:
-            raise ConfigurationError(
-                f"{path}: {key}: secrets are not read from config text",
-                remedy="name the variable that holds it: backend_key_env or engine_key_env",
-                key=key,
-            )
-        near = difflib.get_close_matches(key, Settings.model_fields, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ConfigurationError(f"{path}: unknown key {key!r}{hint}", remedy="correct the key", key=key)
+    problems = [
+        f"{path}:{_line_of(key, text)}: {_say_unknown(key)}"
+        for key in document
+        if key not in Settings.model_fields
+    ]
+    if problems:
+        raise ConfigurationError(
+            "\n".join(problems),
+            remedy="correct the keys; secrets stay out of the file: name the variable that holds one"
+            " (backend_key_env, engine_key_env)",
+            key=next(key for key in document if key not in Settings.model_fields),
+        )
     return document
+
+
+def _say_unknown(key: str) -> str:
+    if key in SECRET_WORDS:
+        return f"{key}: secrets are not read from config text"
+    near = difflib.get_close_matches(key, Settings.model_fields, n=1)
+    return f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
+def _line_of(key: str, text: str) -> int:
+    """The line where a top-level key or table is written; 1 if it is written in an unusual way."""
+    pattern = re.compile(rf"""\s*\[*\s*["']?{re.escape(key)}["']?\s*[=.\]]""")
+    return next((number for number, line in enumerate(text.splitlines(), 1) if pattern.match(line)), 1)

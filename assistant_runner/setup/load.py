@@ -34,6 +34,7 @@ from assistant_runner.setup.model import (
     AssistantBody,
     AssistantSpec,
     LimitsEntry,
+    PolicyEntry,
     ResourcesEntry,
     ToolUse,
 )
@@ -399,7 +400,8 @@ class _Loader:
             elif key == "tool_resources":
                 values[key] = check(ResourcesEntry, node, where, problems)
             elif key == "policy":
-                values[key] = plain(node)
+                entry = check(PolicyEntry, node, where, problems)
+                values[key] = entry.policy() if entry else None
             elif key == "tools" and isinstance(node, Sequence):
                 values |= self._tools(node, where, fix_schemas=fix_schemas)
         return values

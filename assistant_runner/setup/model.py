@@ -14,6 +14,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from assistant_runner.run.request import Limits
 from assistant_runner.setup.checking import Duration, Entry
 from assistant_runner.setup.document import KeyPath, Place
+from assistant_runner.tooling.policy import Policy, PolicyRule
 from assistant_runner.wire.base import Number
 from assistant_runner.wire.tools import ResponseFormat, ToolChoice
 
@@ -153,6 +154,9 @@ class BackendEntry(Entry):
     key_env: str | None = None
     key_file: str | None = None
     key_command: str | None = None
+    key_keyring: str | None = None
+    auth: Literal["auto", "key", "entra", "none"] | None = None
+    scope: str | None = None
     api_version: str | None = None
     headers: dict[str, str] = {}
     ca_file: str | None = None
@@ -192,6 +196,34 @@ class LimitsEntry(Entry):
         names = {"timeout": "timeout_s", "tool_timeout": "tool_timeout_s"}
         given = {names.get(k, k): v for k, v in self.model_dump(exclude_none=True).items()}
         return replace(base, **given)
+
+
+class RuleEntry(Entry):
+    """One rule of the policy: a glob over tool names, globs by argument, what to do, and why."""
+
+    tool: str = "*"
+    action: Literal["allow", "ask", "deny"]
+    arguments: dict[str, str] = {}
+    reason: str = ""
+    even_with_fetched_text: bool = False
+
+
+class PolicyEntry(Entry):
+    """Which calls run, ask or are refused. The first rule that matches decides: first `rules` in
+    order, then the globs of `deny`, of `ask`, of `allow`; then `writes` for what writes."""
+
+    rules: list[RuleEntry] = []
+    deny: list[str] = []
+    ask: list[str] = []
+    allow: list[str] = []
+    writes: Literal["allow", "ask", "deny"] = "ask"
+
+    def policy(self) -> Policy:
+        """As the gate reads it."""
+        rules = [PolicyRule(**rule.model_dump()) for rule in self.rules]
+        for action in ("deny", "ask", "allow"):
+            rules += [PolicyRule(tool=glob, action=action) for glob in getattr(self, action)]
+        return Policy(rules=tuple(rules), writes=self.writes)
 
 
 class CodeInterpreterIds(Entry):
@@ -258,7 +290,7 @@ class AssistantSpec:
     backend: "str | BackendEntry | None" = None
     engine: EngineEntry | None = None
     limits: LimitsEntry = field(default_factory=LimitsEntry)
-    policy: Any = None
+    policy: Policy | None = None
     fix_schemas: bool = False
     project: str = ""
     profile: str | None = None
@@ -295,9 +327,11 @@ class AssistantSpec:
             layer["backend"] = entry.url or entry.foundry or entry.azure
             layer |= {
                 f"backend_{name}": value
-                for name in ("key_env", "key_file", "key_command")
+                for name in ("key_env", "key_file", "key_command", "key_keyring", "auth", "scope")
                 if (value := getattr(entry, name))
             }
+            if not entry.url:
+                layer["backend_form"] = "foundry" if entry.foundry else "azure"
             layer |= {n: v for n in ("api_version", "ca_file", "proxy") if (v := getattr(entry, n))}
             if entry.headers:
                 layer["backend_headers"] = entry.headers
