@@ -1,0 +1,65 @@
+"""The service: Assistants v2 as an ASGI application, with the workers behind it.
+
+The same object stands in process behind our driver and behind `assistant-runner serve`.
+"""
+
+import contextlib
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+from starlette.types import ASGIApp
+
+from assistant_runner.service.core import Core
+from assistant_runner.service.engines.base import Engine
+from assistant_runner.service.gateway import Gateway
+from assistant_runner.service.routes.table import build_router
+from assistant_runner.service.settings import ServiceSettings
+from assistant_runner.service.store.base import Store
+from assistant_runner.service.stores import Intake
+from assistant_runner.service.workers import Workers
+
+
+class Service:
+    """`async with service:` takes up the runs that were under way and, at the end, keeps those that
+    are. `app` is the ASGI application; it answers only inside. The store and the engine belong to
+    the caller and stay open."""
+
+    app: ASGIApp
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        engine: Engine,
+        settings: ServiceSettings | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        settings = settings or ServiceSettings()
+        self._own_folder: Path | None = None
+        if settings.data_folder is None:
+            self._own_folder = Path(tempfile.mkdtemp(prefix="assistant-runner-files-"))
+            folder = self._own_folder
+        else:
+            folder = settings.data_folder / "files"
+            folder.mkdir(parents=True, exist_ok=True)
+        self.core = Core(store=store, engine=engine, settings=settings, folder=folder, clock=clock)
+        self.core.workers = Workers(self.core)
+        self.core.intake = Intake(self.core)
+        self.app = Gateway(self.core, build_router(self.core))
+
+    async def __aenter__(self) -> Self:
+        await self.core.workers.open()
+        self.core.ready = True
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.core.ready = False
+        await self.core.workers.close()
+        await self.core.intake.close()
+        if self._own_folder is not None:
+            with contextlib.suppress(OSError):
+                shutil.rmtree(self._own_folder)

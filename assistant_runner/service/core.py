@@ -1,0 +1,34 @@
+"""What the parts of one service share."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assistant_runner.service.engines.base import Engine
+from assistant_runner.service.settings import ServiceSettings
+from assistant_runner.service.sse import Hub
+from assistant_runner.service.store.base import Store
+
+if TYPE_CHECKING:
+    from assistant_runner.service.stores import Intake
+    from assistant_runner.service.workers import Workers
+
+
+@dataclass
+class Core:
+    """`clock`: Unix seconds with fractions. `folder`: where the bytes of files lie."""
+
+    store: Store
+    engine: Engine
+    settings: ServiceSettings
+    folder: Path
+    clock: Callable[[], float] = time.time
+    hub: Hub = field(default_factory=Hub)
+    workers: "Workers" = field(init=False)
+    intake: "Intake" = field(init=False)
+    ready: bool = False
+
+    def now(self) -> int:
+        return int(self.clock())

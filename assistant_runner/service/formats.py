@@ -1,0 +1,47 @@
+"""Response formats: whether a schema is one, and whether an answer fits it."""
+
+import json
+from typing import Any
+
+import jsonschema
+from jsonschema.exceptions import SchemaError, ValidationError
+
+from assistant_runner.service.failures import bad_request
+
+
+def check_format(value: Any, path: str) -> None:
+    """ApiError if a `json_schema` format carries something that is no JSON Schema."""
+    if not isinstance(value, dict) or value.get("type") != "json_schema":
+        return
+    inner = value["json_schema"]
+    try:
+        jsonschema.Draft202012Validator.check_schema(inner.get("schema") or {})
+    except SchemaError as error:
+        raise bad_request(
+            f"Invalid schema for response_format '{inner['name']}': {error.message}",
+            code="invalid_value",
+            param=f"{path}.json_schema.schema",
+        ) from None
+
+
+def answer_flaw(response_format: Any, text: str) -> str | None:
+    """Why an answer does not fit its response format, in words; None if it does or needs not."""
+    if not isinstance(response_format, dict) or response_format.get("type") not in (
+        "json_object",
+        "json_schema",
+    ):
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        return f"it is not JSON: {error}"
+    if response_format["type"] == "json_object":
+        return None if isinstance(value, dict) else "it is not a JSON object"
+    schema = response_format["json_schema"].get("schema")
+    if not schema:
+        return None
+    try:
+        jsonschema.Draft202012Validator(schema).validate(value)
+    except ValidationError as error:
+        return f"at {error.json_path}: {error.message[:200]}"
+    return None

@@ -1,0 +1,1 @@
+"""Where code of the code_interpreter tool runs."""

@@ -1,0 +1,125 @@
+"""Python code in a process of its own: isolated mode, a folder of its own, limits, a deadline.
+
+It keeps honest code from doing harm by accident; it is no wall against code that means harm. That
+is why code that a language model wrote runs only when the operator says so.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+OUTPUT_LIMIT = 1_000_000
+MEMORY_LIMIT = 1024 * 1024 * 1024
+FILE_LIMIT = 64 * 1024 * 1024
+
+_PRELUDE = """\
+import sys, traceback, ast
+source = sys.stdin.buffer.read().decode("utf-8")
+try:
+    tree = ast.parse(source, "<code>")
+    last = None
+    if tree.body and isinstance(tree.body[-1], ast.Expr):
+        last = ast.Expression(tree.body.pop().value)
+    names = {"__name__": "__main__"}
+    exec(compile(tree, "<code>", "exec"), names)
+    if last is not None:
+        value = eval(compile(last, "<code>", "eval"), names)
+        if value is not None:
+            print(value if isinstance(value, str) else repr(value))
+except SystemExit:
+    raise
+except BaseException as error:
+    sys.stdout.flush()
+    kind, value, trace = sys.exc_info()
+    while trace is not None and trace.tb_frame.f_code.co_filename != "<code>":
+        trace = trace.tb_next
+    traceback.print_exception(kind, value, trace, file=sys.stdout)
+"""
+
+
+class InterpreterFailed(Exception):
+    """The code could not be started at all."""
+
+
+async def interpret(code: str, *, files: Sequence[tuple[str, Path]] = (), timeout_s: float = 30.0) -> str:
+    """What the code printed, its errors included; a last expression is printed as in a notebook.
+
+    `files`: name and place of files that are copied into the folder where the code runs.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="assistant-runner-code-"))
+    try:
+        for name, place in files:
+            if place.is_file():
+                await asyncio.to_thread(shutil.copyfile, place, folder / Path(name).name)
+        return await _run(code, folder, timeout_s)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _run(code: str, folder: Path, timeout_s: float) -> str:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-I",
+            "-c",
+            _PRELUDE,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=folder,
+            env={"PATH": os.defpath, "HOME": str(folder), "TMPDIR": str(folder), "PYTHONIOENCODING": "utf-8"},
+            start_new_session=True,
+            preexec_fn=_limits(timeout_s),
+        )
+    except OSError as error:
+        raise InterpreterFailed(f"Python cannot be started: {error}") from error
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await _converse(process, code)
+    except TimeoutError:
+        return f"The code was stopped after {timeout_s:g} seconds."
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+async def _converse(process: asyncio.subprocess.Process, code: str) -> str:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(code.encode("utf-8", "replace"))
+        await process.stdin.drain()
+    process.stdin.close()
+    kept = bytearray()
+    cut = False
+    while piece := await process.stdout.read(65536):
+        room = OUTPUT_LIMIT - len(kept)
+        kept += piece[:room]
+        cut = cut or len(piece) > room
+    text = kept.decode("utf-8", "replace")
+    return f"{text}\n[cut after {OUTPUT_LIMIT} bytes]" if cut else text
+
+
+def _limits(timeout_s: float) -> Callable[[], None] | None:
+    """Sets limits in the child; None where the platform has none."""
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    seconds = int(timeout_s) + 1
+
+    def apply() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_LIMIT, FILE_LIMIT))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
+
+    return apply

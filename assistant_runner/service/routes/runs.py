@@ -1,0 +1,263 @@
+"""Runs and run steps (reference, sections 2, 4.5 to 4.7, 9 to 12)."""
+
+import asyncio
+from typing import Any
+
+from assistant_runner.service import documents, lifecycle
+from assistant_runner.service.core import Core
+from assistant_runner.service.endings import open_step
+from assistant_runner.service.failures import (
+    bad_request,
+    cancel_refused,
+    not_found,
+    outputs_mismatch,
+    outputs_refused,
+    runs_locked,
+)
+from assistant_runner.service.formats import check_format
+from assistant_runner.service.messages import add_message
+from assistant_runner.service.resources import resolved, without_deleted
+from assistant_runner.service.routes.threads import active_run, make_thread
+from assistant_runner.service.sse import frame
+from assistant_runner.service.store.base import ActiveRun, Document, Row
+from assistant_runner.service.web import Answer, Call, Result, Stream, check_prefix
+from assistant_runner.wire.bodies import (
+    check_metadata_modify,
+    check_run_create,
+    check_submit,
+    check_thread_and_run_create,
+)
+
+KIND = "thread.run"
+STEP = "thread.run.step"
+
+
+async def create(call: Call) -> Result:
+    thread_id = call.thread_id()
+    call.include_content()
+    body = call.document(check_run_create)
+    core = call.core
+    assistant = _assistant(call, body)
+    active_run(core, thread_id)
+    with core.store.transaction():
+        active = active_run(core, thread_id)
+        if active is not None:
+            raise runs_locked(thread_id, active.run_id)
+        for message in body.get("additional_messages") or []:
+            add_message(core, call.world, thread_id, message)
+        run = _insert_run(core, call.world, thread_id, body, assistant)
+    return _begin(call, body, run, [])
+
+
+async def create_with_thread(call: Call) -> Result:
+    body = call.document(check_thread_and_run_create)
+    core = call.core
+    assistant = _assistant(call, body)
+    with core.store.transaction():
+        thread = make_thread(core, call.world, body.get("thread") or {})
+        run = _insert_run(core, call.world, thread["id"], body, assistant)
+    return _begin(call, body, run, [("thread.created", thread)])
+
+
+def _assistant(call: Call, body: Document) -> Row:
+    """The assistant of a run body; what the body asks for is checked against it."""
+    check_prefix("assistant", "assistant_id", body["assistant_id"])
+    check_format(body.get("response_format"), "response_format")
+    row = call.row("assistant", call.world, body["assistant_id"])
+    choice = body.get("tool_choice")
+    if isinstance(choice, dict):
+        tools = row.doc["tools"] if body.get("tools") is None else body["tools"]
+        word = choice["type"]
+        names = [tool["function"]["name"] for tool in tools if tool["type"] == "function"]
+        known = (
+            choice["function"]["name"] in names
+            if word == "function"
+            else any(tool["type"] == word for tool in tools)
+        )
+        if not known:
+            wanted = choice["function"]["name"] if word == "function" else word
+            raise bad_request(
+                f"Invalid 'tool_choice': the tool '{wanted}' is not among the tools of this run.",
+                code="invalid_value",
+                param="tool_choice",
+            )
+    return row
+
+
+def _insert_run(core: Core, world: str, thread_id: str, body: Document, assistant: Row) -> Document:
+    """A queued run that locks its thread and belongs to this process; inside a transaction."""
+    created = core.clock()
+    deadline = created + core.settings.run_expires_s
+    own = body.get("tool_resources")
+    known = without_deleted(core, world, assistant.doc).get("tool_resources") or {}
+    given = body.get("instructions")
+    instructions = (assistant.doc["instructions"] or "") if given is None else given
+    if body.get("additional_instructions"):
+        instructions = "\n".join(filter(None, (instructions, body["additional_instructions"])))
+    run = documents.run(
+        body,
+        now=int(created),
+        expires_at=int(created) + int(core.settings.run_expires_s),
+        thread_id=thread_id,
+        assistant=assistant.doc,
+        instructions=instructions,
+        tool_resources=known if own is None else resolved(core, world, own),
+    )
+    effort = body.get("reasoning_effort") or assistant.extra.get("effort")
+    core.store.insert(KIND, thread_id, run["id"], run, extra={"effort": effort} if effort else None)
+    holder = core.store.activate(
+        ActiveRun(
+            run_id=run["id"],
+            thread_id=thread_id,
+            world=world,
+            status="queued",
+            deadline_at=deadline,
+            owner=core.workers.owner,
+            seen_at=created,
+        )
+    )
+    if holder is not None:
+        raise runs_locked(thread_id, holder)
+    return run
+
+
+def _begin(call: Call, body: Document, run: Document, events: list[tuple[str, Document]]) -> Result:
+    """Starts the work, and answers with the run or its events."""
+    core = call.core
+    result: Result
+    if body.get("stream"):
+        events = [*events, ("thread.run.created", run), ("thread.run.queued", run)]
+        listener = core.hub.listen(run["id"])
+        result = Stream(run["id"], listener, [frame(name, document) for name, document in events])
+    else:
+        result = Answer(run)
+    core.workers.start(world=call.world, thread_id=run["thread_id"], run_id=run["id"])
+    return result
+
+
+async def list_all(call: Call) -> Answer:
+    thread_id = call.thread_id()
+    active_run(call.core, thread_id)
+    return call.list_answer(KIND, thread_id)
+
+
+async def retrieve(call: Call) -> Answer:
+    row = call.run_row(call.thread_id())
+    return Answer(row.doc, headers={"openai-poll-after-ms": str(poll_after_ms(call.core, row.doc))})
+
+
+def poll_after_ms(core: Core, run: Document) -> int:
+    """How long to wait before the next look: short while the run is young."""
+    age_s = core.clock() - run["created_at"]
+    return 50 if age_s < 5 else 200 if age_s < 30 else 500
+
+
+async def modify(call: Call) -> Answer:
+    thread_id = call.thread_id()
+    body = call.document(check_metadata_modify)
+    call.run_row(thread_id)
+    with call.core.store.transaction():
+        row = call.run_row(thread_id)
+        if "metadata" in body:
+            row.doc = {**row.doc, "metadata": body["metadata"] or {}}
+            call.core.store.update(row)
+    return Answer(row.doc)
+
+
+async def cancel(call: Call) -> Answer:
+    """`cancelling` at once; `cancelled` as soon as the work has stopped."""
+    thread_id = call.thread_id()
+    core = call.core
+    call.run_row(thread_id)
+    with core.store.transaction():
+        row = call.run_row(thread_id)
+        status = row.doc["status"]
+        active = core.store.active_run(thread_id)
+        if active is None or not lifecycle.allows(status, "request_cancel"):
+            raise cancel_refused(status)
+        row.doc = lifecycle.advance(row.doc, "request_cancel", core.now())
+        core.store.update(row)
+        core.store.set_active(row.id, status="cancelling", owner=active.owner, seen_at=active.seen_at)
+    core.hub.publish(row.id, "thread.run.cancelling", row.doc)
+    if not core.workers.halt(row.id, "cancel") and active.owner in (None, core.workers.owner):
+        asyncio.get_running_loop().call_soon(core.workers.end_cancelled, active)
+    return Answer(row.doc)
+
+
+async def submit(call: Call) -> Result:
+    """All outputs of the required action at once, each once (reference, section 11)."""
+    thread_id = call.thread_id()
+    call.identifier(KIND, "run_id")
+    body = call.document(check_submit)
+    core = call.core
+    outputs = body["tool_outputs"]
+    call.run_row(thread_id)  # outside the transaction: an expiry stands even if the outputs are refused
+    with core.store.transaction():
+        row = call.run_row(thread_id)
+        status = row.doc["status"]
+        if status != "requires_action":
+            raise outputs_refused(status)
+        calls = row.doc["required_action"]["submit_tool_outputs"]["tool_calls"]
+        expected = [entry["id"] for entry in calls]
+        got = [entry["tool_call_id"] for entry in outputs]
+        if sorted(expected) != sorted(got):
+            raise outputs_mismatch(expected, got)
+        step_row = open_step(core, row.id)
+        if step_row is not None:
+            _fill_outputs(core, step_row, {entry["tool_call_id"]: entry["output"] for entry in outputs})
+        row.doc = lifecycle.advance(row.doc, "submit", core.now())
+        core.store.update(row)
+        core.store.set_active(row.id, status="queued", owner=core.workers.owner, seen_at=core.clock())
+    result: Result
+    if body.get("stream"):
+        listener = core.hub.listen(row.id)
+        first = [frame("thread.run.step.completed", step_row.doc)] if step_row is not None else []
+        result = Stream(row.id, listener, [*first, frame("thread.run.queued", row.doc)])
+    else:
+        result = Answer(row.doc)
+    core.workers.start(world=call.world, thread_id=thread_id, run_id=row.id)
+    return result
+
+
+def _fill_outputs(core: Core, step_row: Row, outputs: dict[str, str]) -> None:
+    calls = [
+        {**call, "function": {**call["function"], "output": outputs.get(call["id"])}}
+        for call in step_row.doc["step_details"]["tool_calls"]
+    ]
+    document = {**step_row.doc, "step_details": {"type": "tool_calls", "tool_calls": calls}}
+    step_row.doc = lifecycle.end_step(document, "completed", core.now(), usage=step_row.extra.get("usage"))
+    core.store.update(step_row)
+
+
+# ---- steps
+
+
+async def list_steps(call: Call) -> Answer:
+    row = call.run_row(call.thread_id())
+    with_content = call.include_content()
+    rows, has_more = call.page(STEP, row.id)
+    return Answer(documents.listing([_shown_step(step_row, with_content) for step_row in rows], has_more))
+
+
+async def retrieve_step(call: Call) -> Answer:
+    row = call.run_row(call.thread_id())
+    identifier = call.identifier(STEP, "step_id")
+    step_row = call.core.store.get(STEP, row.id, identifier)
+    if step_row is None:
+        raise not_found(STEP, identifier)
+    return Answer(_shown_step(step_row, call.include_content()))
+
+
+def _shown_step(row: Row, with_content: bool) -> Document:
+    """The step; results of a file search carry their content only when asked for."""
+    results: list[Any] | None = row.extra.get("results")
+    if not with_content or not results:
+        return row.doc
+    shown = [{key: entry[key] for key in ("file_id", "file_name", "score", "content")} for entry in results]
+    calls = [
+        {**call, "file_search": {**call["file_search"], "results": shown}}
+        if call["type"] == "file_search"
+        else call
+        for call in row.doc["step_details"]["tool_calls"]
+    ]
+    return {**row.doc, "step_details": {"type": "tool_calls", "tool_calls": calls}}
