@@ -89,8 +89,8 @@ def fit_arguments(arguments: Mapping[str, Any], tool: Tool) -> dict[str, Any] | 
             fitted[name] = None
     missing = [name for name in required if name not in fitted]
     if missing:
-        extra = [name for name in fitted if name not in properties]
-        got = f"; got {', '.join(sorted(fitted))}" if extra else ""
+        extra = [name for name in arguments if name not in properties]
+        got = f"; got {', '.join(sorted(arguments))}" if extra else ""
         return Rejection(f"{tool.name}: missing {', '.join(missing)}{got}. {shape_of(tool)}")
     if closed and (unknown := sorted(set(fitted) - set(properties))):
         takes = ", ".join(properties) or "no arguments"
@@ -207,7 +207,8 @@ def _allows(schema: Mapping[str, Any], value: Any) -> bool:
 def _fit(value: Any, schema: Mapping[str, Any]) -> Any:
     """The value converted where the schema leaves one meaning only; a valid value as it is."""
     if _allows(schema, value):
-        if isinstance(value, float) and _kinds(schema) == ["integer"]:
+        kinds = _kinds(schema)
+        if isinstance(value, float) and "integer" in kinds and "number" not in kinds:
             return int(value)
         return value
     kinds = _kinds(schema)

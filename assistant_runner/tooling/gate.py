@@ -125,7 +125,7 @@ class ToolGate:
             return _refused(tool, verdict.reason)
         fitted = fit_arguments(given, tool)
         if isinstance(fitted, Rejection):
-            return ToolOutcome(fitted.reason, is_error=True)
+            return ToolOutcome(fitted.reason, is_error=True, rejected=True)
         verdict = self.policy.decide(tool, fitted, fetched_text=fetched)  # repaired values are what runs
         if verdict.action == "deny":
             return _refused(tool, verdict.reason)
@@ -216,7 +216,9 @@ def _question(tool: Tool, arguments: dict[str, Any], context: ToolContext) -> To
     """A question to a human waits; one that nobody could answer goes back to the model (row S3.2)."""
     options = arguments.get("options") or {}
     if options.get("format") == "multiple_choice" and not options.get("choices"):
-        return ToolOutcome(f"{tool.name}: the format multiple_choice needs choices", is_error=True)
+        return ToolOutcome(
+            f"{tool.name}: the format multiple_choice needs choices", is_error=True, rejected=True
+        )
     waits_for = {"kind": "human_input", "tool": tool.name, "tool_call_id": context.tool_call_id, **arguments}
     return ToolOutcome(None, waits_for=waits_for)
 

@@ -1,0 +1,157 @@
+"""A tool that is an HTTP request: templates of an assistant file filled with the call's arguments.
+
+Arguments are encoded for the place where they stand, so that none can add a path, a parameter or a
+header of its own; the host is fixed by the file. The request goes through the guarded fetcher.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import httpx
+
+from assistant_runner.errors import ConfigurationError
+from assistant_runner.tooling.contract import HttpReply, Tool, ToolContext, ToolFailure
+from assistant_runner.tooling.dynamic import described_tool, read_parameters, read_schema
+from assistant_runner.tooling.encoding import to_text
+from assistant_runner.tooling.entries import HttpEntry, secret_values
+
+PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
+WITH_BODY = ("POST", "PUT", "PATCH")
+
+
+def http_tool(entry: HttpEntry) -> Tool:
+    """The tool; ConfigurationError names a placeholder that no parameter fills, or a variable host."""
+    parameters, scalar = read_parameters(entry.parameters, entry.name)
+    known = set(parameters.get("properties", {}))
+    used = _names([entry.url, entry.query, entry.headers, entry.body])
+    if unknown := sorted(used - known):
+        names = ", ".join(sorted(known)) or "none"
+        raise ConfigurationError(
+            f"tool {entry.name}: {{{unknown[0]}}} is no parameter; there are: {names}",
+            remedy="declare it under parameters, or correct the template",
+            tool=entry.name,
+        )
+    parts = urlsplit(entry.url)
+    if parts.scheme not in ("http", "https") or not parts.netloc or PLACEHOLDER.search(parts.netloc):
+        raise ConfigurationError(
+            f"tool {entry.name}: {entry.url!r} must begin with http:// or https:// and a fixed host",
+            remedy="write the host out; arguments may fill path, query, headers and body",
+            tool=entry.name,
+        )
+    in_address = _names([entry.url, entry.query])
+
+    async def call(*, context: ToolContext, **arguments: Any) -> HttpReply:
+        return await send(entry, arguments, context, in_address=in_address)
+
+    effects = entry.effects or ("read" if entry.method in ("GET", "HEAD") else "write")
+    return described_tool(
+        entry.name,
+        entry.description,
+        call,
+        parameters=parameters,
+        kind="http",
+        scalar=scalar,
+        when_to_use=entry.when_to_use,
+        output_schema=None if entry.output_schema is None else read_schema(entry.output_schema, entry.name),
+        effects=effects,
+        approval=entry.approval,
+        timeout_s=entry.timeout_s,
+        retries=entry.retries,
+        select=entry.output,
+        output_cap=entry.output_cap,
+        fetches=entry.fetches,
+        takes_context=True,
+        source=f"{entry.method} {parts.scheme}://{parts.netloc}",
+    )
+
+
+async def send(
+    entry: HttpEntry, arguments: Mapping[str, Any], context: ToolContext, *, in_address: set[str]
+) -> HttpReply:
+    """The whole reply of the request with the arguments filled in."""
+    values = {name: value for name, value in arguments.items() if value is not None}
+    url = PLACEHOLDER.sub(lambda found: quote(_word(values.get(found[1], "")), safe=""), entry.url)
+    query = {
+        name: _fill(value, values)
+        for name, value in entry.query.items()
+        if not (isinstance(value, str) and _names([value]) - set(values))
+    }
+    headers = {name: str(_fill(value, values)) for name, value in entry.headers.items()}
+    headers.update(secret_values(entry.secret_headers, context, tool=entry.name))
+    body = _body(entry, values, in_address)
+    try:
+        response = await context.http.request(
+            entry.method,
+            url,
+            params={name: _word(value) for name, value in query.items()} or None,
+            headers=headers,
+            json=body if body is not None and entry.body_format == "json" else None,
+            data=body if body is not None and entry.body_format == "form" else None,
+        )
+    except httpx.TimeoutException:
+        raise ToolFailure(f"{entry.name}: no answer in time", transient=True) from None
+    except (httpx.InvalidURL, httpx.LocalProtocolError) as error:
+        raise ToolFailure(f"{entry.name}: the request cannot be made: {error}") from None
+    return HttpReply(
+        http_version=response.http_version,
+        status_code=response.status_code,
+        status_text=response.reason_phrase,
+        headers=dict(response.headers),
+        entity=_entity(response),
+    )
+
+
+def _body(entry: HttpEntry, values: Mapping[str, Any], in_address: set[str]) -> Any:
+    if entry.body is not None:
+        return _fill(entry.body, values)
+    if entry.method in WITH_BODY:
+        return {name: value for name, value in values.items() if name not in in_address}
+    return None
+
+
+def _fill(template: Any, values: Mapping[str, Any]) -> Any:
+    """The template with values; a text that is one placeholder becomes the value itself."""
+    if isinstance(template, str):
+        whole = PLACEHOLDER.fullmatch(template)
+        if whole:
+            return values.get(whole[1])
+        return PLACEHOLDER.sub(lambda found: _word(values.get(found[1], "")), template)
+    if isinstance(template, Mapping):
+        filled = {name: _fill(entry, values) for name, entry in template.items()}
+        return {name: value for name, value in filled.items() if value is not None or template[name] is None}
+    if isinstance(template, list):
+        return [_fill(entry, values) for entry in template]
+    return template
+
+
+def _names(template: Any) -> set[str]:
+    """The names of all placeholders in a template."""
+    if isinstance(template, str):
+        return set(PLACEHOLDER.findall(template))
+    if isinstance(template, Mapping):
+        return {name for entry in template.values() for name in _names(entry)}
+    if isinstance(template, list):
+        return {name for entry in template for name in _names(entry)}
+    return set()
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return to_text(value)
+
+
+def _entity(response: httpx.Response) -> Any:
+    if "json" in response.headers.get("content-type", ""):
+        try:
+            return response.json()
+        except ValueError:
+            return response.text
+    return response.content if not _is_text(response) else response.text
+
+
+def _is_text(response: httpx.Response) -> bool:
+    kind = response.headers.get("content-type", "text/plain")
+    return kind.startswith("text/") or "xml" in kind or "javascript" in kind or not kind

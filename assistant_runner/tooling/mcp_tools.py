@@ -1,0 +1,157 @@
+"""The tools of an MCP server, as tools of ours (extra `mcp`).
+
+A server's tools are listed once when it is opened, named `<server>__<tool>`, and called through the
+same gate as all others. A tool that is annotated as reading only reads; any other has the entry's
+effects. What a server returns was written by strangers and counts as fetched text.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from assistant_runner.errors import ConfigurationError
+from assistant_runner.tooling.command_tool import ALWAYS_PASSED
+from assistant_runner.tooling.contract import Effects, Tool, ToolFailure
+from assistant_runner.tooling.dynamic import described_tool, read_parameters
+from assistant_runner.tooling.entries import McpEntry
+
+SEPARATOR = "__"
+
+
+@asynccontextmanager
+async def open_mcp(
+    entry: McpEntry, *, environ: Mapping[str, str], folder: Path | None = None
+) -> AsyncIterator[list[Tool]]:
+    """The server's tools while it is open; ConfigurationError if it cannot be reached or lacks a tool."""
+    try:
+        from mcp import Client, MCPError
+    except ImportError:
+        raise ConfigurationError(
+            f"the MCP server {entry.name} needs the extra mcp",
+            remedy="pip install 'assistant-runner[mcp]'",
+            server=entry.name,
+        ) from None
+    async with AsyncExitStack() as stack:
+        try:
+            async with asyncio.timeout(entry.connect_timeout_s):
+                target = await _target(entry, environ, folder or Path.cwd(), stack)
+                client = await stack.enter_async_context(Client(target))
+                listed = await _list(client)
+        except (OSError, TimeoutError, MCPError, ExceptionGroup) as error:
+            raise ConfigurationError(
+                f"the MCP server {entry.name} ({_where(entry)}) cannot be reached: {_say(error)}",
+                remedy="check its command or url",
+                server=entry.name,
+            ) from None
+        yield _chosen(entry, client, listed)
+
+
+async def _target(entry: McpEntry, environ: Mapping[str, str], folder: Path, stack: AsyncExitStack) -> Any:
+    """What the client connects to: a program to start, or a transport with our headers."""
+    if entry.command is not None:
+        from mcp import StdioServerParameters
+
+        passed = {name: environ[name] for name in (*ALWAYS_PASSED, *entry.env) if name in environ}
+        cwd = folder / entry.cwd if entry.cwd else folder
+        return StdioServerParameters(
+            command=entry.command[0], args=entry.command[1:], env=passed, cwd=str(cwd)
+        )
+    assert entry.url is not None
+    headers = dict(entry.headers)
+    for name, ref in entry.secret_headers.items():
+        try:
+            headers[name] = ref.read(environ, tool=f"the MCP server {entry.name}")
+        except ToolFailure as failure:
+            raise ConfigurationError(failure.message, remedy="set it", server=entry.name) from None
+    if not headers:
+        return entry.url
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
+    http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=60))
+    return streamable_http_client(entry.url, http_client=http)
+
+
+async def _list(client: Any) -> list[Any]:
+    """All tools, page by page."""
+    found: list[Any] = []
+    cursor: str | None = None
+    while True:
+        page = await client.list_tools(cursor=cursor)
+        found.extend(page.tools)
+        cursor = page.next_cursor
+        if not cursor:
+            return found
+
+
+def _chosen(entry: McpEntry, client: Any, listed: list[Any]) -> list[Tool]:
+    names = [tool.name for tool in listed]
+    if missing := [name for name in entry.tools or () if name not in names]:
+        known = ", ".join(names) or "none"
+        raise ConfigurationError(
+            f"the MCP server {entry.name} has no tool {missing[0]!r}; there are: {known}",
+            remedy="correct the list tools of its entry",
+            server=entry.name,
+        )
+    return [_tool(entry, client, tool) for tool in listed if entry.tools is None or tool.name in entry.tools]
+
+
+def _tool(entry: McpEntry, client: Any, listed: Any) -> Tool:
+    async def call(**arguments: Any) -> Any:
+        given = {name: value for name, value in arguments.items() if value is not None}
+        return await call_remote(client, listed.name, given)
+
+    reads = bool(listed.annotations and listed.annotations.read_only_hint)
+    effects: Effects = "read" if reads else entry.effects
+    parameters, _ = read_parameters(dict(listed.input_schema), listed.name)
+    return described_tool(
+        wire_name(entry.name, listed.name),
+        listed.description or listed.title or f"The tool {listed.name} of {entry.name}",
+        call,
+        parameters=parameters,
+        kind="mcp",
+        effects=effects,
+        approval=entry.approval,
+        timeout_s=entry.timeout_s,
+        fetches=True,
+        source=f"MCP server {entry.name}",
+    )
+
+
+async def call_remote(client: Any, name: str, arguments: Mapping[str, Any]) -> Any:
+    """The structured result, else the texts of the content; ToolFailure with the server's own words."""
+    from mcp import MCPError
+
+    try:
+        result = await client.call_tool(name, dict(arguments))
+    except MCPError as error:
+        raise ToolFailure(f"the server refused the call: {error}") from None
+    if result.is_error:
+        raise ToolFailure(" ".join(_texts(result.content)) or "the server reports an error without words")
+    if result.structured_content is not None:
+        content = result.structured_content
+        return content["result"] if set(content) == {"result"} else content
+    texts = _texts(result.content)
+    return texts[0] if len(texts) == 1 else texts
+
+
+def wire_name(server: str, tool: str) -> str:
+    """`<server>__<tool>` within the 64 characters that the wire allows."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", f"{server}{SEPARATOR}{tool}")[:64]
+
+
+def _texts(content: Any) -> list[str]:
+    return [part.text if part.type == "text" else f"[{part.type} left out]" for part in content or ()]
+
+
+def _where(entry: McpEntry) -> str:
+    return entry.url or " ".join(entry.command or ())
+
+
+def _say(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
