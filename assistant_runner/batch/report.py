@@ -24,8 +24,8 @@ class Statistics:
     kinds: Counter[str] = field(default_factory=Counter)
     tools: Counter[str] = field(default_factory=Counter)
     models: Counter[str] = field(default_factory=Counter)
-    seconds: array[float] = field(default_factory=lambda: array("d"))
-    tokens: array[float] = field(default_factory=lambda: array("d"))
+    seconds: "array[float]" = field(default_factory=lambda: array("d"))
+    tokens: "array[float]" = field(default_factory=lambda: array("d"))
     cost: float = 0.0
     priced: int = 0
     retried: int = 0

@@ -7,6 +7,7 @@ from assistant_runner.batch.budget import Budget
 from assistant_runner.batch.checks import Assertions
 from assistant_runner.errors import (
     AuthenticationFailed,
+    BackendUnreachable,
     ConfigurationError,
     HumanNeeded,
     RateLimited,
@@ -214,6 +215,7 @@ async def test_a_refused_row_is_tried_again_and_a_wrong_request_is_not(bench):
         pytest.param(AuthenticationFailed("401", status_code=401), 4, id="key"),
         pytest.param(RateLimited("quota", code="insufficient_quota"), 9, id="quota"),
         pytest.param(ConfigurationError("no such tool"), 3, id="configuration"),
+        pytest.param(BackendUnreachable("refused"), 15, id="unreachable"),
     ],
 )
 async def test_what_every_row_would_meet_stops_the_batch_and_leaves_the_rows(bench, error, status):
@@ -222,7 +224,7 @@ async def test_what_every_row_would_meet_stops_the_batch_and_leaves_the_rows(ben
     def act(question, number):
         raise error
 
-    assert await bench.go(runner := FakeRunner(act), workers=2) == status
+    assert await bench.go(runner := FakeRunner(act), workers=2, retries=0) == status
     assert len(runner.asked) <= 4
     assert bench.rows() == []
 
