@@ -11,6 +11,7 @@ raises OutcomeUnknown, and the run loop looks before it repeats.
 """
 
 import asyncio
+import contextlib
 import json
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -68,6 +69,7 @@ Form = Literal["openai", "azure", "foundry"]
 WireT = TypeVar("WireT", bound=WireObject)
 
 BETA = {"OpenAI-Beta": "assistants=v2"}
+READ_OUT_S = 0.2
 POLL_HINT = "openai-poll-after-ms"
 DEFAULT_VERSIONS: Mapping[Form, str | None] = {
     "openai": None,
@@ -473,10 +475,12 @@ class HttpBackend:
             if "text/event-stream" not in response.headers.get("content-type", ""):
                 yield await self._whole_run(response)
                 return
-            async for chunk in response.aiter_bytes():
+            chunks = response.aiter_bytes()
+            async for chunk in chunks:
                 for frame in parser.feed(chunk):
                     event = self._event(frame, response)
                     if event is None:
+                        await _read_out(chunks)
                         return
                     yield event
         except httpx.TransportError as error:
@@ -522,6 +526,14 @@ class HttpBackend:
         except ValueError as error:
             why = f"event {frame.name}: no JSON: {error}"
         raise not_the_protocol(response, label=self._label, why=why)
+
+
+async def _read_out(chunks: AsyncIterator[bytes]) -> None:
+    """Read to the end of a body that should be over: only then its connection serves again."""
+    with contextlib.suppress(TimeoutError, httpx.HTTPError):
+        async with asyncio.timeout(READ_OUT_S):
+            async for _ in chunks:
+                pass
 
 
 class _GoneOnRepeat(Exception):
