@@ -4,17 +4,43 @@ The one place that chooses. `cli/` and `batch/` call it and decide nothing; a li
 It stands between `setup/` and `batch/` in the order of imports.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
+import httpx
+
 from assistant_runner.backends.base import Backend
+from assistant_runner.backends.connect import open_http
+from assistant_runner.backends.embedded import open_embedded
+from assistant_runner.errors import UsageError
+from assistant_runner.run.driver import Driver
 from assistant_runner.run.events import Listener
-from assistant_runner.run.request import Limits, RunResult
+from assistant_runner.run.loop import Workshop
+from assistant_runner.run.request import Limits, RunRequest, RunResult
+from assistant_runner.run.summary import RunSummariser
+from assistant_runner.service.engines.base import Engine
+from assistant_runner.service.engines.choose import choose_engine
+from assistant_runner.service.settings import ServiceSettings
 from assistant_runner.settings import LoadedSettings
+from assistant_runner.tooling.contract import Tool, ToolContext
+from assistant_runner.tooling.fetcher import guarded_client
+from assistant_runner.tooling.gate import ToolGate
+from assistant_runner.tooling.recorded import recorded_client
+from assistant_runner.tooling.registry import Toolbox, default_tools, load_tools
+from assistant_runner.wire.assistants import Assistant, AssistantCreate
 from assistant_runner.wire.base import Metadata
-from assistant_runner.wire.tools import ResponseFormat, ToolChoice
+from assistant_runner.wire.tools import NamedToolChoice, ResponseFormat, ToolChoice
+
+DEFAULT_MODEL = "gpt-5-mini"
+OWN_KEY = "assistant_runner.default"
+DEFAULT_INSTRUCTIONS = "Answer with the tools you have."
+RECORDED_NOTICE = "offline: the replies of the tools are recorded, not live"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +79,265 @@ class Runner(Protocol):
         """For people: which engine and model; `planner (no language model)`."""
         ...
 
-    async def ask(self, question: Question, *, listener: Listener | None = None) -> RunResult:
+    @property
+    def notices(self) -> Sequence[str]:
+        """What a person must be told before the first answer: no model, recorded replies."""
+        ...
+
+    async def ask(
+        self,
+        question: Question,
+        *,
+        listener: Listener | None = None,
+        pause_after: int | None = None,
+        whole_thread: bool = False,
+    ) -> RunResult:
         """The completed run; a RunError, BackendError or ConfigurationError otherwise."""
         ...
 
 
 @asynccontextmanager
 async def open_runner(loaded: LoadedSettings) -> AsyncIterator[Runner]:
-    """A runner as the settings say; closes what it opened."""
-    raise NotImplementedError
-    yield
+    """A runner as the settings say; closes what it opened.
+
+    UsageError or ConfigurationError for settings that do not fit together, before any request.
+    """
+    settings = loaded.settings
+    cwd = Path.cwd()
+    notices: list[str] = []
+    async with AsyncExitStack() as stack:
+        if settings.tools is None:
+            toolbox = default_tools()
+        else:
+            toolbox = load_tools(settings.tools, folder=_tools_folder(loaded), cwd=cwd)
+        if settings.backend == "embedded":
+            engine = await _open_engine(loaded)
+            stack.push_async_callback(engine.aclose)
+            if not engine.uses_model:
+                notices.append(_no_model_notice(engine))
+            path = loaded.folders.data / "assistants.sqlite3"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            backend: Backend = await stack.enter_async_context(
+                open_embedded(path, engine, service_settings(loaded))
+            )
+            label, model = engine.label, settings.model or await default_model(engine)
+        else:
+            if settings.offline:
+                raise UsageError(
+                    f"--offline and the backend {settings.backend!r} exclude each other",
+                    remedy="leave out one of them",
+                )
+            backend = await stack.enter_async_context(open_http(loaded))
+            label, model = backend.label, settings.model or DEFAULT_MODEL
+        if settings.offline:
+            notices.append(RECORDED_NOTICE)
+        client = recorded_client() if settings.offline else guarded_client(allow_hosts=settings.allow_hosts)
+        await stack.enter_async_context(client)
+        yield AssembledRunner(
+            loaded,
+            backend=backend,
+            toolbox=toolbox,
+            client=client,
+            engine_label=label,
+            model=model,
+            notices=tuple(notices),
+        )
+
+
+class AssembledRunner:
+    """The Runner of `open_runner`."""
+
+    def __init__(
+        self,
+        loaded: LoadedSettings,
+        *,
+        backend: Backend,
+        toolbox: Toolbox,
+        client: httpx.AsyncClient,
+        engine_label: str,
+        model: str,
+        notices: tuple[str, ...],
+    ) -> None:
+        self._loaded = loaded
+        self._toolbox = toolbox
+        self._client = client
+        self._gate = ToolGate()
+        self._assistants: dict[str, Assistant] = {}
+        self._choosing = asyncio.Lock()
+        self._model = model
+        self.backend = backend
+        self.engine_label = engine_label
+        self.notices = notices
+
+    async def ask(
+        self,
+        question: Question,
+        *,
+        listener: Listener | None = None,
+        pause_after: int | None = None,
+        whole_thread: bool = False,
+    ) -> RunResult:
+        if not question.prompt.strip():
+            raise UsageError("the prompt is empty", remedy="give a question")
+        toolbox = self._toolbox
+        if question.tools is not None:
+            toolbox = load_tools(question.tools, folder=_tools_folder(self._loaded), cwd=Path.cwd())
+        check_tool_choice(question.tool_choice, toolbox)
+        assistant = await self._assistant(question, toolbox)
+        limits = question.limits or limits_of(self._loaded)
+        driver = Driver(self.backend, self._workshop(question, toolbox, assistant), limits=limits)
+        request = RunRequest(
+            assistant_id=assistant.id,
+            prompt=question.prompt,
+            thread_id=question.thread_id,
+            model=question.model,
+            instructions=question.instructions,
+            tool_choice=question.tool_choice,
+            parallel_tool_calls=question.parallel_tool_calls,
+            response_format=question.response_format,
+            temperature=question.temperature,
+            top_p=question.top_p,
+            max_prompt_tokens=question.max_prompt_tokens,
+            max_completion_tokens=question.max_completion_tokens,
+            metadata=question.metadata,
+        )
+        return await driver.run(
+            request, listener=listener, pause_after=pause_after, whole_thread=whole_thread
+        )
+
+    def _workshop(self, question: Question, toolbox: Toolbox, assistant: Assistant) -> Workshop:
+        summarise = RunSummariser(self.backend, assistant_id=assistant.id, model=question.model, by=None)
+
+        def context(call_id: str, tool: Tool, deadline_s: float, thread_id: str) -> ToolContext:
+            return ToolContext(
+                tool_call_id=call_id,
+                http=self._client,
+                environ=self._loaded.environ,
+                deadline_s=deadline_s,
+                question=question.prompt,
+                summarise=summarise,
+                recorded=self._loaded.settings.offline,
+                thread_id=thread_id,
+            )
+
+        return Workshop(tools=toolbox, gate=self._gate, context_for=context)
+
+    async def _assistant(self, question: Question, toolbox: Toolbox) -> Assistant:
+        reference = question.assistant or self._loaded.settings.assistant
+        key = json.dumps([reference, toolbox.names()])
+        async with self._choosing:  # many questions at once share one assistant
+            if key not in self._assistants:
+                if reference is None:
+                    self._assistants[key] = await own_assistant(self.backend, toolbox, model=self._model)
+                else:
+                    self._assistants[key] = await find_assistant(self.backend, reference)
+            return self._assistants[key]
+
+
+async def own_assistant(backend: Backend, toolbox: Toolbox, *, model: str) -> Assistant:
+    """The assistant of questions that name none: found again by what it is made of, else created."""
+    body = AssistantCreate(
+        model=model,
+        name="assistant-runner",
+        instructions=DEFAULT_INSTRUCTIONS,
+        tools=list(toolbox.definitions()),
+    )
+    made_of = hashlib.sha256(json.dumps(body.document(), sort_keys=True).encode()).hexdigest()[:32]
+    async for assistant in every_assistant(backend):
+        if (assistant.metadata or {}).get(OWN_KEY) == made_of:
+            return assistant
+    return await backend.create_assistant(body.model_copy(update={"metadata": {OWN_KEY: made_of}}))
+
+
+async def default_model(engine: Engine) -> str:
+    """The model of an assistant that names none: the first that a local server lists."""
+    if not engine.uses_model:
+        return engine.name
+    if engine.name == "responses":
+        return DEFAULT_MODEL
+    models = await engine.models()
+    return str(models[0]["id"]) if models else DEFAULT_MODEL
+
+
+async def find_assistant(backend: Backend, reference: str) -> Assistant:
+    """The assistant with this id or name; UsageError if the name is not there or not unique."""
+    if reference.startswith("asst_"):
+        return await backend.retrieve_assistant(reference)
+    found = [assistant async for assistant in every_assistant(backend) if assistant.name == reference]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(assistant.id for assistant in found)
+        raise UsageError(f"{len(found)} assistants are named {reference!r}: {ids}", remedy="give the id")
+    raise UsageError(
+        f"no assistant named {reference!r} on {backend.label}",
+        remedy="give an id (asst_…), a name, or the path of an assistant file",
+    )
+
+
+async def every_assistant(backend: Backend) -> AsyncIterator[Assistant]:
+    """All assistants, newest first, page by page."""
+    after: str | None = None
+    while True:
+        page = await backend.list_assistants(after=after)
+        for assistant in page.data:
+            yield assistant
+        if not page.has_more or not page.data:
+            return
+        after = page.data[-1].id
+
+
+def check_tool_choice(choice: ToolChoice | None, toolbox: Toolbox) -> None:
+    """UsageError if it names a function that is not offered (row S1.15)."""
+    if isinstance(choice, dict):
+        choice = NamedToolChoice.model_validate(choice)
+    if isinstance(choice, NamedToolChoice) and choice.type == "function":
+        name = choice.function.name if choice.function else ""
+        if name not in toolbox:
+            raise UsageError(
+                f"--tool-choice {name!r}: no such tool",
+                remedy=f"there are: {', '.join(toolbox.names()) or 'none'}",
+            )
+
+
+def limits_of(loaded: LoadedSettings) -> Limits:
+    """The limits that the settings say."""
+    settings = loaded.settings
+    return Limits(
+        rounds=settings.rounds,
+        timeout_s=settings.timeout_s,
+        tool_timeout_s=settings.tool_timeout_s,
+        parallelism=settings.parallelism,
+        repeats=settings.repeats,
+        bad_rounds=settings.bad_rounds,
+        output_cap=settings.output_cap,
+    )
+
+
+def service_settings(loaded: LoadedSettings) -> ServiceSettings:
+    """The embedded service's settings."""
+    return ServiceSettings(run_expires_s=loaded.settings.run_expires_s, data_folder=loaded.folders.data)
+
+
+async def _open_engine(loaded: LoadedSettings) -> Engine:
+    settings = loaded.settings
+    return await choose_engine(
+        settings.engine,
+        environ=loaded.environ,
+        model=settings.model,
+        base_url=settings.engine_base_url,
+        script=settings.script,
+        offline=settings.offline,
+    )
+
+
+def _no_model_notice(engine: Engine) -> str:
+    return (
+        f"{engine.name}: no language model is used. To use one, set OPENAI_API_KEY or "
+        "AZURE_OPENAI_ENDPOINT, start a local model server, or name one with --engine."
+    )
+
+
+def _tools_folder(loaded: LoadedSettings) -> Path:
+    folder = loaded.settings.tools_folder
+    return Path(folder) if folder else loaded.folders.config / "tools"

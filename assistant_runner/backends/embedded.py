@@ -3,8 +3,8 @@
 The same requests and the same bytes flow as to any other server: what works here works there.
 """
 
-import importlib
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -13,7 +13,11 @@ import httpx
 
 from assistant_runner.backends.http import HttpBackend
 from assistant_runner.backends.transport import App, AsgiTransport
+from assistant_runner.service.app import Service
 from assistant_runner.service.engines.base import Engine
+from assistant_runner.service.settings import ServiceSettings
+from assistant_runner.service.store.base import Store
+from assistant_runner.service.store.sqlite import SqliteStore
 
 LABEL = "embedded"
 BASE_URL = "http://embedded/v1"
@@ -44,11 +48,26 @@ async def over_service(service: InProcessService) -> AsyncIterator[HttpBackend]:
 
 @asynccontextmanager
 async def open_embedded(
-    store: Path | str | Any, engine: Engine, settings: Any = None, *, clock: Any = None
+    store: Path | Store,
+    engine: Engine,
+    settings: ServiceSettings | None = None,
+    *,
+    clock: Callable[[], float] = time.time,
 ) -> AsyncIterator[HttpBackend]:
-    """The embedded backend over the service's store (a path, or an open store) and this engine."""
-    service = importlib.import_module("assistant_runner.service.app").Service(
-        store=store, engine=engine, settings=settings, clock=clock
-    )
-    async with over_service(service) as backend:
-        yield backend
+    """The embedded backend over the service's store (a path, or an open store) and this engine.
+
+    A store opened here is closed at the end; a store handed in and the engine stay the caller's.
+    """
+    opened = SqliteStore.open(store) if isinstance(store, Path) else None
+    try:
+        service = Service(
+            store=opened or store,  # type: ignore[arg-type]
+            engine=engine,
+            settings=settings,
+            clock=clock,
+        )
+        async with over_service(service) as backend:
+            yield backend
+    finally:
+        if opened is not None:
+            opened.close()

@@ -32,6 +32,13 @@ class WireObject(BaseModel):
         return self.model_dump(mode="json")
 
 
+class Variant(WireObject):
+    """A member of a union told apart by `type`: its word is part of the document even as a default."""
+
+    def model_post_init(self, context: Any) -> None:
+        self.__pydantic_fields_set__.add("type")
+
+
 class RequestBody(BaseModel):
     """A request body: unknown keys are errors; fields left out are not sent."""
 

@@ -4,7 +4,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Tag
 
-from assistant_runner.wire.base import Metadata, Number, RequestBody, UnknownVariant, WireObject, type_tag
+from assistant_runner.wire.base import (
+    Metadata,
+    Number,
+    RequestBody,
+    UnknownVariant,
+    Variant,
+    WireObject,
+    type_tag,
+)
 from assistant_runner.wire.threads import MessageCreate, ThreadCreate
 from assistant_runner.wire.tools import AssistantTool, ResponseFormat, ToolChoice, ToolResources
 
@@ -146,7 +154,7 @@ class StepFunction(WireObject):
     output: str | None = None
 
 
-class FunctionStepCall(WireObject):
+class FunctionStepCall(Variant):
     id: str
     type: Literal["function"] = "function"
     function: StepFunction
@@ -159,7 +167,7 @@ class CodeInterpreterRecord(WireObject):
     outputs: list[dict[str, Any]]
 
 
-class CodeInterpreterStepCall(WireObject):
+class CodeInterpreterStepCall(Variant):
     id: str
     type: Literal["code_interpreter"] = "code_interpreter"
     code_interpreter: CodeInterpreterRecord
@@ -172,7 +180,7 @@ class FileSearchRecord(WireObject):
     results: list[dict[str, Any]] | None = None
 
 
-class FileSearchStepCall(WireObject):
+class FileSearchStepCall(Variant):
     id: str
     type: Literal["file_search"] = "file_search"
     file_search: FileSearchRecord
@@ -191,12 +199,12 @@ class MessageCreation(WireObject):
     message_id: str
 
 
-class MessageCreationDetails(WireObject):
+class MessageCreationDetails(Variant):
     type: Literal["message_creation"] = "message_creation"
     message_creation: MessageCreation
 
 
-class ToolCallsDetails(WireObject):
+class ToolCallsDetails(Variant):
     type: Literal["tool_calls"] = "tool_calls"
     tool_calls: list[StepToolCall]
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Tag
 
-from assistant_runner.wire.base import Metadata, RequestBody, UnknownVariant, WireObject, type_tag
+from assistant_runner.wire.base import Metadata, RequestBody, UnknownVariant, Variant, WireObject, type_tag
 from assistant_runner.wire.tools import NewToolResources, ToolResources
 
 
@@ -23,7 +23,7 @@ class Text(WireObject):
     annotations: list[dict[str, Any]] = []
 
 
-class TextPart(WireObject):
+class TextPart(Variant):
     type: Literal["text"] = "text"
     text: Text
 
@@ -33,7 +33,7 @@ class ImageFile(WireObject):
     detail: str | None = None
 
 
-class ImageFilePart(WireObject):
+class ImageFilePart(Variant):
     type: Literal["image_file"] = "image_file"
     image_file: ImageFile
 
@@ -43,12 +43,12 @@ class ImageURL(WireObject):
     detail: str | None = None
 
 
-class ImageURLPart(WireObject):
+class ImageURLPart(Variant):
     type: Literal["image_url"] = "image_url"
     image_url: ImageURL
 
 
-class RefusalPart(WireObject):
+class RefusalPart(Variant):
     type: Literal["refusal"] = "refusal"
     refusal: str
 
@@ -97,7 +97,7 @@ class Message(WireObject):
         )
 
 
-class NewTextPart(WireObject):
+class NewTextPart(Variant):
     """A text part as requests carry it: plain string, unlike the answer's (section 4.4)."""
 
     type: Literal["text"] = "text"

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from assistant_runner.wire.base import Metadata, Number, UnknownVariant, WireObject, type_tag
+from assistant_runner.wire.base import Metadata, Number, UnknownVariant, Variant, WireObject, type_tag
 
 
 class FunctionDefinition(WireObject):
@@ -16,12 +16,12 @@ class FunctionDefinition(WireObject):
     strict: bool | None = None
 
 
-class FunctionTool(WireObject):
+class FunctionTool(Variant):
     type: Literal["function"] = "function"
     function: FunctionDefinition
 
 
-class CodeInterpreterTool(WireObject):
+class CodeInterpreterTool(Variant):
     type: Literal["code_interpreter"] = "code_interpreter"
 
 
@@ -35,7 +35,7 @@ class FileSearchOptions(WireObject):
     ranking_options: RankingOptions | None = None
 
 
-class FileSearchTool(WireObject):
+class FileSearchTool(Variant):
     type: Literal["file_search"] = "file_search"
     file_search: FileSearchOptions | None = None
 

@@ -1,0 +1,184 @@
+"""`ask`: one question (or several documents on stdin), the answer alone on stdout."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from assistant_runner.cli.edge import run_async
+from assistant_runner.cli.options import RunnerOptions, runner_options
+from assistant_runner.errors import AssistantRunnerError, UsageError
+
+if TYPE_CHECKING:
+    from assistant_runner.assembly import Question, Runner
+    from assistant_runner.run.request import RunResult
+
+OUTPUTS = ("text", "run", "messages", "router")
+
+
+def register(app: typer.Typer) -> None:
+    app.command("ask")(ask)
+
+
+@runner_options
+def ask(
+    prompt: Annotated[
+        list[str] | None,
+        typer.Argument(help="The question; - or nothing reads it from a pipe.", metavar="[PROMPT]"),
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="Print every event as a line of JSON.")] = False,
+    output: Annotated[
+        str, typer.Option("--output", help=f"What to print: {', '.join(OUTPUTS)}.", metavar="KIND")
+    ] = "text",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+    *,
+    options: RunnerOptions,
+) -> None:
+    """Ask one question; tools run here, the answer goes to stdout, progress to stderr."""
+    if output not in OUTPUTS:
+        raise UsageError(f"--output {output!r}: unknown", remedy=f"one of: {', '.join(OUTPUTS)}")
+    if json_ and jsonl:
+        raise UsageError("--json and --jsonl exclude each other", remedy="choose one")
+    documents = read_prompts(prompt or [], sys.stdin)
+    status = run_async(_ask_all(documents, options, _Rendering(output, json_, jsonl, quiet)))
+    raise typer.Exit(status)
+
+
+class _Rendering:
+    """How results leave: the kind of document, and whether as JSON or events."""
+
+    def __init__(self, output: str, as_json: bool, as_events: bool, quiet: bool) -> None:
+        self.output = output
+        self.as_json = as_json
+        self.as_events = as_events
+        self.quiet = quiet
+
+    def document(self, result: "RunResult") -> Any:
+        return {
+            "text": result.document,
+            "run": result.run_document,
+            "messages": lambda: [message.document() for message in result.messages],
+            "router": result.router_document,
+        }[self.output]()
+
+    def show(self, result: "RunResult") -> None:
+        if self.as_events:
+            print_json({"event": "result", **result.document()}, compact=True)
+        elif self.as_json or self.output != "text":
+            print_json(self.document(result), compact=False)
+        else:
+            typer.echo(result.text)
+
+
+def print_json(document: Any, *, compact: bool) -> None:
+    """One JSON document on stdout; on one line if compact."""
+    typer.echo(json.dumps(document, ensure_ascii=False, indent=None if compact else 2, default=str))
+
+
+async def _ask_all(documents: "list[dict[str, Any]]", options: RunnerOptions, rendering: _Rendering) -> int:
+    """Ask one after the other; the exit status is the first one that is not 0."""
+    from assistant_runner.assembly import open_runner
+    from assistant_runner.cli.progress import Progress
+
+    loaded = options.load(os.environ, Path.cwd())
+    status = 0
+    async with open_runner(loaded) as runner:
+        progress = Progress(quiet=rendering.quiet, events=print_event if rendering.as_events else None)
+        progress.begin(runner)
+        for document in documents:
+            question = options.question(document)
+            try:
+                with progress:
+                    result = await runner.ask(
+                        question, listener=progress.listen, whole_thread=rendering.output == "run"
+                    )
+            except AssistantRunnerError as error:
+                if len(documents) == 1:
+                    raise
+                from assistant_runner.cli.edge import tell_error
+
+                status = status or tell_error(error, as_json=rendering.as_json or rendering.as_events)
+                continue
+            for warning in result.warnings:
+                progress.say(f"note: {warning}")
+            rendering.show(result)
+            if not result.text and rendering.output == "text":
+                status = status or 13
+    return status
+
+
+def print_event(document: dict[str, Any]) -> None:
+    print_json(document, compact=True)
+
+
+def read_prompts(words: list[str], stdin: Any) -> list[dict[str, Any]]:
+    """The prompt documents: from the words, else from the pipe (text, JSON object, array, JSONL).
+
+    UsageError if there is none or it is empty.
+    """
+    text = " ".join(words)
+    if words and text != "-":
+        if not text.strip():
+            raise UsageError("the prompt is empty", remedy='give a question: assistant-runner "…"')
+        return [{"prompt": text}]
+    if stdin.isatty():
+        raise UsageError(
+            "no prompt given", remedy='give a question, or pipe one: echo "…" | assistant-runner'
+        )
+    raw = stdin.buffer.read() if hasattr(stdin, "buffer") else stdin.read().encode()
+    try:
+        piped = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"the piped prompt is not UTF-8 (byte {error.start})", remedy="convert it, for example with iconv"
+        ) from None
+    documents = _documents(piped)
+    for number, document in enumerate(documents, start=1):
+        prompt = document.get("prompt")
+        if not isinstance(prompt, str) or not prompt.strip():
+            raise UsageError(
+                f"document {number}: prompt must be a text that is not empty, found {prompt!r}",
+                remedy='each document is like {"prompt": "…"}',
+            )
+    if not documents:
+        raise UsageError("the piped prompt is empty", remedy="pipe a question")
+    return documents
+
+
+def _documents(piped: str) -> list[dict[str, Any]]:
+    """A JSON object or array with prompts, JSON lines of such objects, else the whole text as a prompt."""
+    text = piped.strip()
+    if not text:
+        return []
+    if text[0] in "{[":
+        for parse in (_whole_json, _json_lines):
+            documents = parse(text)
+            if documents is not None:
+                return documents
+    return [{"prompt": text}]
+
+
+def _whole_json(text: str) -> list[dict[str, Any]] | None:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        return None
+    items = value if isinstance(value, list) else [value]
+    return items if items and all(isinstance(item, dict) and "prompt" in item for item in items) else None
+
+
+def _json_lines(text: str) -> list[dict[str, Any]] | None:
+    try:
+        items = [json.loads(line) for line in text.split("\n") if line.strip()]
+    except json.JSONDecodeError:
+        return None
+    return items if all(isinstance(item, dict) and "prompt" in item for item in items) else None
+
+
+Say = Callable[[str], None]
+__all__ = ["Question", "Runner", "ask", "read_prompts", "register"]

@@ -1,0 +1,101 @@
+"""The edge between the process and the library: exit statuses, errors in words, signals, streams.
+
+No traceback reaches a user: what we raise on purpose becomes its message, its remedy and its exit
+status; anything else is a bug of ours and says how to report it (exit status 1).
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import typer
+
+from assistant_runner.errors import AssistantRunnerError
+
+T = TypeVar("T")
+
+
+def run_edge(app: typer.Typer, argv: list[str]) -> int:
+    """The exit status of the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a narrow code page must not end a run (case-113)
+            stream.reconfigure(errors="replace") if stream.isatty() else stream.reconfigure(encoding="utf-8")
+    try:
+        app(argv, standalone_mode=True)
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else 1
+    except AssistantRunnerError as error:
+        return tell_error(error, as_json="--json" in argv or "--jsonl" in argv)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        _silence_stdout()
+        return 141
+    except Exception as error:
+        return _tell_bug(error)
+    return 0
+
+
+def tell_error(error: AssistantRunnerError, *, as_json: bool) -> int:
+    """Say the error on stderr (and as one JSON document on stdout if asked); its exit status."""
+    typer.secho(f"error: {error.message}", err=True, fg="red")
+    if error.remedy:
+        typer.echo(f"  {error.remedy}", err=True)
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(error.document(), ensure_ascii=False, default=str))
+    return error.exit_status
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run the coroutine; the first SIGINT or SIGTERM cancels it, the second leaves at once.
+
+    Leaves with 130 or 143 after the cancelled work has tidied up.
+    """
+    caught: list[int] = []
+
+    async def main() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def stop(signum: int) -> None:
+            if caught:
+                os._exit(128 + signum)
+            caught.append(signum)
+            task.cancel()
+
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            try:
+                loop.add_signal_handler(signum, stop, signum)
+            except NotImplementedError:  # Windows: KeyboardInterrupt does it
+                break
+        return await work
+
+    try:
+        return asyncio.run(main())
+    except asyncio.CancelledError:
+        raise SystemExit(128 + caught[0] if caught else 1) from None
+
+
+def _tell_bug(error: Exception) -> int:
+    typer.secho(f"internal error: {type(error).__name__}: {error}", err=True, fg="red")
+    typer.echo(
+        "  This is a bug in assistant-runner. Set ASSISTANT_RUNNER_TRACEBACK=1, run it again, and report "
+        "what it prints (look it over for secrets first).",
+        err=True,
+    )
+    if os.environ.get("ASSISTANT_RUNNER_TRACEBACK"):
+        import traceback
+
+        traceback.print_exception(error)
+    return 1
+
+
+def _silence_stdout() -> None:
+    """Whoever read our stdout is gone: nothing more may be written there, not even at exit."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())

@@ -1,0 +1,93 @@
+"""Live progress on stderr: which engine, which tools run, how long; nothing of it on stdout."""
+
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import rich.console
+import rich.status
+
+from assistant_runner.run.events import (
+    CallFinished,
+    CallStarted,
+    RunEvent,
+    TextArrived,
+    ToolActivity,
+    Warned,
+)
+
+if TYPE_CHECKING:
+    from assistant_runner.assembly import Runner
+
+
+class Progress:
+    """A listener that shows what happens; `events` gets every event as a document instead."""
+
+    def __init__(self, *, quiet: bool, events: Callable[[dict[str, Any]], None] | None = None) -> None:
+        self._console = rich.console.Console(stderr=True, highlight=False, soft_wrap=True, quiet=quiet)
+        self._events = events
+        self._running: dict[str, tuple[str, float]] = {}
+        self._status: rich.status.Status | None = None
+        self._live = self._console.is_terminal and not quiet
+
+    def begin(self, runner: "Runner") -> None:
+        """Say once what answers, and what is canned about it."""
+        for line in runner.notices:
+            self.say(line)
+
+    def say(self, text: str) -> None:
+        self._console.print(text, style="dim", markup=False)
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._status = self._console.status("thinking", spinner="dots")
+            self._status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    async def listen(self, event: RunEvent) -> None:
+        if self._events is not None:
+            self._events(event.document())
+        if isinstance(event, CallStarted):
+            self._running[event.tool_call_id] = (event.tool, time.monotonic())
+            arguments = ", ".join(f"{key}={_short(value)}" for key, value in dict(event.arguments).items())
+            self.say(f"→ {event.tool}({arguments})")
+            self._show_running()
+        elif isinstance(event, CallFinished):
+            self._running.pop(event.tool_call_id, None)
+            mark = "✗" if event.is_error else "✓"
+            words = f": {_short(event.output, 160)}" if event.is_error else ""
+            self.say(f"{mark} {event.tool} {event.duration_s:.2f} s{words}")
+            for note in event.notes:
+                self.say(f"  {note}")
+            self._show_running()
+        elif isinstance(event, ToolActivity):
+            self.say(f"✓ {event.kind}")
+        elif isinstance(event, Warned):
+            self.say(f"note: {event.message}")
+        elif isinstance(event, TextArrived) and self._status is not None:
+            self._status.update("answering")
+
+    def _show_running(self) -> None:
+        if self._status is not None:
+            names = ", ".join(name for name, _ in self._running.values())
+            self._status.update(f"running {names}" if names else "thinking")
+
+
+def _short(value: Any, most: int = 60) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def narrow_stderr() -> bool:
+    """Whether stderr cannot show the marks above."""
+    return (sys.stderr.encoding or "").lower() not in ("utf-8", "utf8")
