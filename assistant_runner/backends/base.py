@@ -5,7 +5,7 @@ Streaming is the normal way to wait. `stream_*` yield the wire's events as they 
 loop polls the same run when a stream broke). Errors are the tree's BackendError classes.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, Self
 
@@ -83,6 +83,12 @@ class Backend(Protocol):
     async def submit_tool_outputs(
         self, *, thread_id: str, run_id: str, outputs: Sequence[ToolOutput]
     ) -> Run: ...
+    async def submit_tool_approvals(
+        self, *, thread_id: str, run_id: str, approvals: Sequence[Mapping[str, Any]]
+    ) -> Run:
+        """Answers `submit_tool_approval` (Foundry classic): `{tool_call_id, approve}` each."""
+        ...
+
     async def list_run_steps(
         self, *, thread_id: str, run_id: str, limit: int = 100, order: str = "asc", after: str | None = None
     ) -> Page[RunStep]: ...

@@ -6,18 +6,23 @@ stop by itself and a site should not pay for it.
 """
 
 import asyncio
-import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from assistant_runner.run.events import CallFinished, CallStarted, Listener
+from assistant_runner.run.journal import call_key
 from assistant_runner.run.results import FunctionResult, render_output
 from assistant_runner.run.router import BundledCall, Entry, RejectedCall, RoutedCall
 from assistant_runner.tooling.contract import Gate, Tool, ToolContext, ToolOutcome
 from assistant_runner.wire.runs import Usage
+
+UNKNOWN_OUTCOME = (
+    "the outcome of this call is unknown: the program was stopped while it ran. It was not made again, "
+    "because it may have changed something. Find out what is true now before calling it again."
+)
 
 ContextFor = Callable[[str, Tool], ToolContext]
 """Makes the context of one call from its id and tool."""
@@ -30,17 +35,35 @@ class Repeats:
     limit: int
     made: Counter[str] = field(default_factory=Counter)
     last: dict[str, ToolOutcome] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
 
-    @staticmethod
-    def key(tool: str, arguments: Any) -> str:
-        return json.dumps([tool, arguments], sort_keys=True, default=str)
+    def count(self, key: str, tool: str) -> int:
+        """One more call; how often it was made."""
+        self.made[key] += 1
+        self.names[key] = tool
+        return self.made[key]
 
     def exceeded(self) -> str | None:
         """The tool of a call that went on after it had been answered from memory `limit` times."""
-        for key, count in self.made.items():
-            if count > 2 * self.limit:
-                return str(json.loads(key)[0])
-        return None
+        return next((self.names[key] for key, count in self.made.items() if count > 2 * self.limit), None)
+
+
+DecideUnknown = Callable[[CallStarted], Awaitable[bool]]
+"""Whether a call that writes and whose outcome is unknown is to be made again."""
+
+
+@dataclass
+class Known:
+    """What a journal knows of a run's calls, so that nothing is done twice.
+
+    `finished` and `unknown` by tool call id; `carried` by call key: results of an earlier run that
+    this one took the place of. `again` None: nobody can be asked, a write is not repeated.
+    """
+
+    finished: Mapping[str, CallFinished] = field(default_factory=dict)
+    unknown: Mapping[str, CallStarted] = field(default_factory=dict)
+    carried: dict[str, CallFinished] = field(default_factory=dict)
+    again: DecideUnknown | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +91,7 @@ class Dispatcher:
         parallelism: int,
         repeats: Repeats,
         output_cap: int,
+        known: Known | None = None,
     ) -> None:
         self._gate = gate
         self._context_for = context_for
@@ -75,6 +99,7 @@ class Dispatcher:
         self._slots = asyncio.Semaphore(parallelism)
         self._repeats = repeats
         self._output_cap = output_cap
+        self._known = known or Known()
 
     async def dispatch(self, entries: Sequence[Entry]) -> Dispatched:
         """All results, each paired with its own call whatever finishes first (case-036)."""
@@ -90,6 +115,9 @@ class Dispatcher:
         )
 
     async def _answer(self, entry: Entry) -> tuple[FunctionResult, ToolOutcome]:
+        finished = self._known.finished.get(entry.tool_call_id)
+        if finished is not None:
+            return _remembered(entry, finished)
         started = time.monotonic()
         if isinstance(entry, BundledCall):
             outcome = await self._call_bundle(entry)
@@ -119,6 +147,7 @@ class Dispatcher:
                     output=result.output,
                     duration_s=round(duration_s, 4),
                     notes=result.notes,
+                    content=content,
                 )
             )
         return result, outcome
@@ -142,10 +171,16 @@ class Dispatcher:
         )
 
     async def _call(self, call: RoutedCall) -> ToolOutcome:
-        key = Repeats.key(call.tool.name, call.arguments)
-        self._repeats.made[key] += 1
-        if self._repeats.made[key] > self._repeats.limit and key in self._repeats.last:
+        key = call_key(call.tool.name, call.arguments)
+        if self._repeats.count(key, call.tool.name) > self._repeats.limit and key in self._repeats.last:
             return _from_memory(self._repeats.last[key], self._repeats.limit)
+        if carried := self._known.carried.pop(key, None):
+            outcome = ToolOutcome(carried.content, notes=("from the run before, not called again",))
+            self._repeats.last[key] = outcome
+            return outcome
+        unknown = self._known.unknown.get(call.tool_call_id)
+        if unknown is not None and call.tool.effects == "write" and not await self._may_repeat(unknown):
+            return ToolOutcome({"error": UNKNOWN_OUTCOME}, is_error=True)
         async with self._slots:
             await self._emit(
                 CallStarted(
@@ -160,6 +195,26 @@ class Dispatcher:
             )
         self._repeats.last[key] = outcome
         return outcome
+
+
+    async def _may_repeat(self, call: CallStarted) -> bool:
+        return self._known.again is not None and await self._known.again(call)
+
+
+def _remembered(entry: Entry, finished: CallFinished) -> tuple[FunctionResult, ToolOutcome]:
+    """The result of a call that was finished before this process began: nothing is told again."""
+    content = finished.content if finished.content is not None else finished.output
+    result = FunctionResult(
+        entry.tool_call_id,
+        entry.name,
+        content,
+        finished.output,
+        is_error=finished.is_error,
+        duration_s=finished.duration_s,
+        notes=tuple(finished.notes),
+    )
+    rejected = isinstance(entry, RejectedCall)
+    return result, ToolOutcome(content, is_error=finished.is_error, rejected=rejected)
 
 
 def _from_memory(outcome: ToolOutcome, limit: int) -> ToolOutcome:

@@ -5,9 +5,12 @@ Order of a round (row S0.22): run → router → calls → results → append �
 """
 
 import dataclasses
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
+
+FOR_THE_JOURNAL: Mapping[str, bool] = {"journal_only": True}
+"""Marks a field that the journal needs and that `--jsonl` does not print."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +19,8 @@ class RunEvent:
 
     def document(self) -> dict[str, Any]:
         """`{"event": name, ...fields}`, plain JSON."""
-        return {"event": self.name, **dataclasses.asdict(self)}
+        shown = (item.name for item in dataclasses.fields(self) if not item.metadata.get("journal_only"))
+        return {"event": self.name, **{name: getattr(self, name) for name in shown}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,17 @@ class RunStarted(RunEvent):
     thread_id: str
     assistant_id: str
     model: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed(RunEvent):
+    """A run of the journal is taken up again; `status` as the backend has it now."""
+
+    name: ClassVar[str] = "run.resumed"
+    run_id: str
+    thread_id: str
+    status: str
+    finished_calls: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +73,16 @@ class ToolActivity(RunEvent):
 
 @dataclass(frozen=True, slots=True)
 class RoundStarted(RunEvent):
-    """A required action was read; `calls` is the router's view 2, `number` counts from 1."""
+    """A required action was read; `calls` is the router's view 2, `number` counts from 1.
+
+    `run` is the run as it asked.
+    """
 
     name: ClassVar[str] = "round.started"
     run_id: str
     number: int
     calls: list[dict[str, Any]]
+    run: dict[str, Any] = field(default_factory=dict, metadata=FOR_THE_JOURNAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +99,7 @@ class CallStarted(RunEvent):
 
 @dataclass(frozen=True, slots=True)
 class CallFinished(RunEvent):
-    """In completion order. `output` is what will be submitted for this call."""
+    """In completion order. `output` is what will be submitted, `content` the plain data behind it."""
 
     name: ClassVar[str] = "call.finished"
     tool_call_id: str
@@ -90,6 +109,7 @@ class CallFinished(RunEvent):
     duration_s: float
     notes: tuple[str, ...] = ()
     kind: str = "function"
+    content: Any = field(default=None, metadata=FOR_THE_JOURNAL)
 
 
 @dataclass(frozen=True, slots=True)

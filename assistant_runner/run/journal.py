@@ -32,6 +32,7 @@ from assistant_runner.run.events import (
     RunEnded,
     RunEvent,
     RunRequested,
+    RunResumed,
     RunStarted,
     TextArrived,
     ToolActivity,
@@ -74,6 +75,7 @@ EVENTS: Mapping[str, type[RunEvent]] = {
     for kind in (
         RunRequested,
         RunStarted,
+        RunResumed,
         TextArrived,
         ToolActivity,
         RoundStarted,
@@ -389,6 +391,7 @@ class RoundMemory:
 
     number: int
     calls: list[dict[str, Any]]
+    run: dict[str, Any] = field(default_factory=dict)
     started: dict[str, CallStarted] = field(default_factory=dict)
     finished: dict[str, CallFinished] = field(default_factory=dict)
     completed: bool = False
@@ -401,17 +404,36 @@ class RoundMemory:
 
 @dataclass
 class RunMemory:
-    """What the journal knows of a run: enough to go on without doing anything twice."""
+    """What the journal knows of a run: enough to go on without doing anything twice.
+
+    `requested_at` in Unix seconds. `carried`: results of runs that this one took the place of.
+    """
 
     request: dict[str, Any] | None = None
+    requested_at: float = 0.0
     run_id: str | None = None
     thread_id: str | None = None
     rounds: list[RoundMemory] = field(default_factory=list)
+    carried: dict[str, CallFinished] = field(default_factory=dict)
     ended: RunEnded | None = None
+
+    def results(self) -> dict[str, CallFinished]:
+        """What finished calls gave, by `call_key`: for a fresh run that asks for the same again."""
+        return self.carried | {
+            call_key(known.started[call_id].tool, known.started[call_id].arguments): call
+            for known in self.rounds
+            for call_id, call in known.finished.items()
+            if call_id in known.started and not call.is_error
+        }
 
     def finished(self) -> dict[str, CallFinished]:
         """All finished calls by tool call id."""
         return {call_id: call for known in self.rounds for call_id, call in known.finished.items()}
+
+
+def call_key(tool: str, arguments: Any) -> str:
+    """The same for identical calls: tool and arguments, whatever the order of the keys."""
+    return json.dumps([tool, arguments], sort_keys=True, default=str)
 
 
 def recall(records: Sequence[Record]) -> RunMemory:
@@ -421,14 +443,16 @@ def recall(records: Sequence[Record]) -> RunMemory:
     for record in records:
         event = record.event
         if isinstance(event, RunRequested):
-            memory.request = event.request
+            memory.request, memory.requested_at = event.request, record.at
         elif isinstance(event, RunStarted):
-            if memory.run_id != event.run_id:
+            if memory.run_id not in (None, event.run_id):  # a fresh run took the place of one that expired
+                memory.carried.update(memory.results())
                 memory.rounds.clear()
+                current = None
             memory.run_id, memory.thread_id = event.run_id, event.thread_id
         elif isinstance(event, RoundStarted):
             if current is None or current.number != event.number or current not in memory.rounds:
-                current = RoundMemory(event.number, event.calls)
+                current = RoundMemory(event.number, event.calls, event.run)
                 memory.rounds.append(current)
         elif isinstance(event, CallStarted) and current:
             current.started[event.tool_call_id] = event

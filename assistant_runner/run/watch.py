@@ -1,16 +1,17 @@
 """Follow one run until it is settled: by its stream, else by reading it again and again.
 
 A stream that breaks never costs a second run: the same run is read until it is settled (case-051).
-The wait follows the backend's newest hint (case-008), else grows from 50 ms to 1 s. The caller
-bounds the whole with its deadline.
+The wait follows the backend's newest hint unless an interval is set (case-008), else grows from 50 ms
+to 1 s. What was seen stays seen: a terminal run never goes back, a stale read of a required action
+that was answered already is not answered twice. The caller bounds the whole with its deadline.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 
 from assistant_runner.backends.base import Backend
-from assistant_runner.errors import BackendError, BackendUnreachable, ProtocolError, RequestRejected
+from assistant_runner.errors import BackendError, BackendUnreachable, ProtocolError
 from assistant_runner.run.events import Listener, RunStarted, TextArrived, ToolActivity, Warned
 from assistant_runner.wire.failures import ErrorObject
 from assistant_runner.wire.runs import ACTIVE, SETTLED, FunctionStepCall, Run, RunStep, ToolCallsDetails
@@ -20,77 +21,130 @@ from assistant_runner.wire.threads import Message
 FIRST_POLL_S = 0.05
 LONGEST_POLL_S = 1.0
 NULL_ACTION_READS = 5
+STALE_READS = 20
 
 Sleep = Callable[[float], Awaitable[None]]
+EventStream = AbstractAsyncContextManager[AsyncIterator[StreamEvent]]
 
 
 class RunWatcher:
     """Watches one run through all its rounds; `messages` are the finished ones it saw, by id.
 
     `whole` says that no stream broke: then `messages` are all that the run wrote.
+    `poll_interval_s`: a fixed wait between reads instead of hints and growth.
     """
 
     def __init__(
-        self, backend: Backend, emit: Listener, *, run: Run | None = None, sleep: Sleep = asyncio.sleep
+        self,
+        backend: Backend,
+        emit: Listener,
+        *,
+        run: Run | None = None,
+        sleep: Sleep = asyncio.sleep,
+        poll_interval_s: float | None = None,
     ) -> None:
         self._backend = backend
         self._emit = emit
         self._sleep = sleep
+        self._interval_s = poll_interval_s
         self.run: Run | None = run
         self.messages: dict[str, Message] = {}
-        self.whole = True
+        self.whole = run is None
         self._strange: set[str] = set()
+        self._told: set[str] = set()
 
-    async def follow(self, stream: AbstractAsyncContextManager[AsyncIterator[StreamEvent]]) -> Run:
-        """The settled run; BackendError if the stream cannot be opened, or tells of an error."""
+    async def adopt(self, run: Run) -> None:
+        """Watch this run, which was created by us earlier or just now."""
+        first = self.run is None or self.run.id != run.id
+        self.run = run
+        if first:
+            await self._emit(
+                RunStarted(
+                    run_id=run.id, thread_id=run.thread_id, assistant_id=run.assistant_id, model=run.model
+                )
+            )
+
+    async def follow(
+        self,
+        stream: EventStream,
+        *,
+        opened: Callable[[], Awaitable[None]] | None = None,
+        answered: Collection[str] = (),
+    ) -> Run:
+        """The settled run; BackendError if the stream cannot be opened, or tells of an error.
+
+        `opened` is awaited when the backend has taken the request. `answered`: tool call ids whose
+        outputs were submitted; a run that still asks for one of them is a stale read.
+        """
+        taken = False
         try:
             async with stream as events:
+                taken = True
+                if opened is not None:
+                    await opened()
                 async for event in events:
                     await self._see(event)
         except (BackendUnreachable, ProtocolError):
-            if self.run is None:
+            if self.run is None or not taken:
                 raise
             self.whole = False
         if self.run is None:
             raise ProtocolError("the stream ended before it told of a run", remedy="ask the backend's owner")
-        if self.run.is_terminal or (self.run.status == "requires_action" and self.run.required_action):
+        if self.run.is_terminal or (self._asks(self.run) and not self._is_stale(self.run, answered)):
             return self.run
-        return await self.poll()
+        return await self.poll(answered=answered)
 
-    async def poll(self) -> Run:
+    async def poll(self, *, answered: Collection[str] = ()) -> Run:
         """The settled run, by reading it."""
         assert self.run is not None
         self.whole = False
-        wait_s, null_reads = FIRST_POLL_S, 0
+        wait_s, null_reads, stale_reads = FIRST_POLL_S, 0, 0
         while True:
             run, hint_s = await self._backend.retrieve_run(thread_id=self.run.thread_id, run_id=self.run.id)
             self.run = run
             await self._warn_of_strange(run)
             if run.is_terminal:
                 return run
-            if run.status == "requires_action":
-                if run.required_action is not None:
+            if self._asks(run):
+                if not self._is_stale(run, answered):
                     return run
+                stale_reads += 1
+                if stale_reads >= STALE_READS:
+                    return run  # the backend means it: the caller looks again
+            elif run.status == "requires_action":
                 null_reads += 1
                 if null_reads >= NULL_ACTION_READS:
                     return run  # the router names the fault (case-009)
+            hint_s = self._interval_s if self._interval_s is not None else hint_s
             await self._sleep(hint_s if hint_s is not None else wait_s)
             wait_s = min(wait_s * 1.6, LONGEST_POLL_S)
+
+    async def poll_terminal(self) -> Run:
+        """The run once it is over, by reading it: it asks for nothing that we would answer."""
+        assert self.run is not None
+        wait_s = FIRST_POLL_S
+        while True:
+            self.run, hint_s = await self._backend.retrieve_run(
+                thread_id=self.run.thread_id, run_id=self.run.id
+            )
+            if self.run.is_terminal:
+                return self.run
+            hint_s = self._interval_s if self._interval_s is not None else hint_s
+            await self._sleep(hint_s if hint_s is not None else wait_s)
+            wait_s = min(wait_s * 1.6, LONGEST_POLL_S)
+
+    def _asks(self, run: Run) -> bool:
+        return run.status == "requires_action" and run.required_action is not None
+
+    def _is_stale(self, run: Run, answered: Collection[str]) -> bool:
+        return bool(answered) and not set(asked_ids(run)).isdisjoint(answered)
 
     async def _see(self, event: StreamEvent) -> None:
         data = event.data
         if isinstance(data, Run):
-            first = self.run is None
-            self.run = data
-            if first:
-                await self._emit(
-                    RunStarted(
-                        run_id=data.id,
-                        thread_id=data.thread_id,
-                        assistant_id=data.assistant_id,
-                        model=data.model,
-                    )
-                )
+            if self.run is not None and self.run.id == data.id and self.run.is_terminal:
+                return  # terminal states never change again: the event came late or twice
+            await self.adopt(data)
             await self._warn_of_strange(data)
         elif isinstance(data, MessageDelta):
             if text := data.text():
@@ -99,7 +153,8 @@ class RunWatcher:
             if event.event in ("thread.message.completed", "thread.message.incomplete"):
                 self.messages[data.id] = data
         elif isinstance(data, RunStep):
-            if event.event == "thread.run.step.completed":
+            if event.event == "thread.run.step.completed" and data.id not in self._told:
+                self._told.add(data.id)
                 await self._tell_hosted(data)
         elif isinstance(data, ErrorObject):
             await self._meet_error(data)
@@ -120,13 +175,12 @@ class RunWatcher:
         words = f"{error.code or error.type or 'error'}: {error.message}"
         if self.run is not None:
             try:
-                self.run, _ = await self._backend.retrieve_run(
-                    thread_id=self.run.thread_id, run_id=self.run.id
-                )
-            except (BackendError, RequestRejected):
+                run, _ = await self._backend.retrieve_run(thread_id=self.run.thread_id, run_id=self.run.id)
+            except BackendError:
                 pass
             else:
-                if self.run.is_terminal:
+                self.run = run
+                if run.is_terminal:
                     return
         raise BackendError(
             f"the backend reported an error in the stream: {words}",
@@ -141,3 +195,21 @@ class RunWatcher:
             await self._emit(
                 Warned(f"run {run.id} has the status {run.status!r}, unknown to this version; waiting")
             )
+
+
+def asked_ids(run: Run) -> list[str]:
+    """The ids of the calls that the run waits for; none if it waits for something else."""
+    action = run.required_action
+    if action is None:
+        return []
+    if action.submit_tool_outputs is not None:
+        return [call.id for call in action.submit_tool_outputs.tool_calls]
+    return [str(call["id"]) for call in hosted_calls(run)]
+
+
+def hosted_calls(run: Run) -> list[dict[str, object]]:
+    """The calls of a hosted MCP tool that wait for approval (`submit_tool_approval`, Foundry classic)."""
+    action = run.required_action
+    inner = (action.model_extra or {}).get("submit_tool_approval") if action else None
+    calls = inner.get("tool_calls") if isinstance(inner, dict) else None
+    return [call for call in calls or [] if isinstance(call, dict) and call.get("id")]
