@@ -196,7 +196,6 @@ class Dispatcher:
         self._repeats.last[key] = outcome
         return outcome
 
-
     async def _may_repeat(self, call: CallStarted) -> bool:
         return self._known.again is not None and await self._known.again(call)
 

@@ -1,30 +1,80 @@
-"""The driver: from a request to the result of its run.
+"""The driver: from a request, or from what a journal remembers of one, to the result of its run.
 
 It starts the run (thread and run in one call, or a run on a thread that exists), lets the loop
 answer its required actions, and collects what the run wrote. Whatever ends it early (deadline,
-limit, interrupt) cancels the run at the backend once, so that no thread stays locked.
+limit, interrupt) cancels the run at the backend once, so that no thread stays locked, unless the run
+is meant to wait. A run that failed for its rate is tried again on its thread (case-006); one that
+expired is, if asked, taken over by a fresh one that is given the finished results (case-003).
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from assistant_runner.backends.base import Backend
-from assistant_runner.errors import AssistantRunnerError, HumanNeeded, LimitReached, RunExpired, RunTimedOut
+from assistant_runner.errors import (
+    AssistantRunnerError,
+    BackendUnreachable,
+    HumanNeeded,
+    LimitReached,
+    NotFound,
+    RateLimited,
+    RunError,
+    RunExpired,
+    RunTimedOut,
+)
+from assistant_runner.retries import RetryPolicy, hint_in_words
 from assistant_runner.run.answer import render_answer
+from assistant_runner.run.dispatch import DecideUnknown, Known
 from assistant_runner.run.endings import ending_of
-from assistant_runner.run.events import Listener, RunEnded, RunEvent, RunRequested, Warned
+from assistant_runner.run.events import (
+    CallFinished,
+    CallStarted,
+    Listener,
+    RunEnded,
+    RunEvent,
+    RunRequested,
+    RunResumed,
+    TextArrived,
+    Warned,
+)
+from assistant_runner.run.journal import RunMemory, call_key
 from assistant_runner.run.loop import RunLoop, Workshop, total_usage, wait_cancelled
-from assistant_runner.run.request import Limits, RunRequest, RunResult
-from assistant_runner.run.watch import RunWatcher
+from assistant_runner.run.request import Limits, Round, RunRequest, RunResult
+from assistant_runner.run.results import function_result
+from assistant_runner.run.start import IfActive, RunStarter
+from assistant_runner.run.watch import RunWatcher, Sleep
 from assistant_runner.wire.base import WireObject
-from assistant_runner.wire.runs import Run, RunCreate, ThreadAndRunCreate
-from assistant_runner.wire.stream import StreamEvent
-from assistant_runner.wire.threads import Message, MessageCreate, ThreadCreate
+from assistant_runner.wire.runs import Run
+from assistant_runner.wire.threads import Message, MessageCreate
 
-EventStream = AbstractAsyncContextManager[AsyncIterator[StreamEvent]]
+RATE_TRIES = RetryPolicy(attempts=3, base_s=2.0, cap_s=20.0, longest_s=60.0)
+CARRIED_CHARACTERS = 8000
+"""How much of one result a fresh run's instructions repeat; the whole is there if it calls again."""
+
+NOT_RETRIED = ("quota", "billing")
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """What the driver does where there is a choice.
+
+    `if_active`: another run is active on the thread. `restart_expired`: a fresh run takes the place
+    of one that expired. `on_interrupt` leave: the run goes on at the backend without us.
+    `resumable`: a journal is kept, so a run may be left waiting when the way to the backend breaks.
+    `poll_interval_s`: a fixed wait between reads of a run. `again`: see Known.
+    """
+
+    if_active: IfActive = "fail"
+    restart_expired: bool = False
+    on_interrupt: Literal["cancel", "leave"] = "cancel"
+    resumable: bool = False
+    poll_interval_s: float | None = None
+    again: DecideUnknown | None = None
 
 
 class Driver:
@@ -36,14 +86,18 @@ class Driver:
         workshop: Workshop,
         *,
         limits: Limits,
+        policies: Policies | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.backend = backend
         self.workshop = workshop
         self.limits = limits
+        self.policies = policies or Policies()
         self._clock = clock
         self._monotonic = monotonic
+        self._sleep = sleep
 
     async def run(
         self,
@@ -59,111 +113,273 @@ class Driver:
         `pause_after` rounds the run is left waiting and LimitReached says how to go on (row S0.23).
         `whole_thread` also reads the thread's messages, newest first.
         """
-        limits = limits or self.limits
-        started = self._monotonic()
-        warnings: list[str] = []
+        work = _Work(self, listener, limits or self.limits, pause_after)
+        await work.emit(RunRequested(request=request_document(request), backend=self.backend.label))
+        return await work.finish(request, lambda: work.starter.start(request), whole_thread=whole_thread)
 
-        async def emit(event: RunEvent) -> None:
-            if isinstance(event, Warned):
-                warnings.append(event.message)
-            if listener is not None:
-                await listener(event)
+    async def start(self, request: RunRequest, *, listener: Listener | None = None) -> Run:
+        """The run as it was created; nobody follows it (`--detach`)."""
+        work = _Work(self, listener, self.limits, None)
+        await work.emit(RunRequested(request=request_document(request), backend=self.backend.label))
+        async with asyncio.timeout(self.limits.timeout_s):
+            return await work.starter.start(request, stream=False)
 
-        watcher = RunWatcher(self.backend, emit)
-        loop = RunLoop(
-            backend=self.backend,
-            workshop=self.workshop,
-            watcher=watcher,
-            emit=emit,
-            limits=limits,
-            deadline=started + limits.timeout_s,
-            clock=self._clock,
-            monotonic=self._monotonic,
-            pause_after=pause_after,
+    async def resume(
+        self,
+        memory: RunMemory,
+        request: RunRequest,
+        *,
+        listener: Listener | None = None,
+        limits: Limits | None = None,
+        pause_after: int | None = None,
+        whole_thread: bool = False,
+        answers: dict[str, CallFinished] | None = None,
+    ) -> RunResult:
+        """The completed run of a journal: no finished call is made again, none that was submitted is
+        submitted again. `answers`: what people said, by tool call id. RunError classes as `run`.
+        """
+        work = _Work(self, listener, limits or self.limits, pause_after, memory=memory, answers=answers)
+        return await work.finish(request, lambda: work.take_up(request), whole_thread=whole_thread)
+
+
+class _Work:
+    """One run in the driver's hands, from its start to its result."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        listener: Listener | None,
+        limits: Limits,
+        pause_after: int | None,
+        *,
+        memory: RunMemory | None = None,
+        answers: dict[str, CallFinished] | None = None,
+    ) -> None:
+        self._driver = driver
+        self._backend = driver.backend
+        self._policies = driver.policies
+        self._listener = listener
+        self._limits = limits
+        self._pause_after = pause_after
+        self._memory = memory or RunMemory()
+        self._started = driver._monotonic()
+        self._warnings: list[str] = []
+        self._results: dict[str, CallFinished] = self._memory.results()
+        self._calls: dict[str, CallStarted] = {}
+        self.watcher = self._new_watcher()
+        self.loop = self._new_loop(self._known(answers or {}))
+        self.loop.rounds.extend(_rounds_of(self._memory))
+        self.starter = self._new_starter()
+
+    async def emit(self, event: RunEvent) -> None:
+        if isinstance(event, TextArrived):
+            pass
+        elif isinstance(event, Warned):
+            self._warnings.append(event.message)
+        elif isinstance(event, CallStarted):
+            self._calls[event.tool_call_id] = event
+        elif isinstance(event, CallFinished) and not event.is_error and event.tool_call_id in self._calls:
+            call = self._calls[event.tool_call_id]
+            self._results[call_key(call.tool, call.arguments)] = event
+        if self._listener is not None:
+            await self._listener(event)
+
+    def _known(self, answers: dict[str, CallFinished]) -> Known:
+        unknown = {call.tool_call_id: call for known in self._memory.rounds for call in known.unknown()}
+        return Known(
+            finished=self._memory.finished() | answers,
+            unknown=unknown,
+            carried=dict(self._memory.carried),
+            again=self._policies.again,
         )
-        await emit(RunRequested(request=_request_document(request), backend=self.backend.label))
+
+    def _new_watcher(self) -> RunWatcher:
+        return RunWatcher(
+            self._backend,
+            self.emit,
+            sleep=self._driver._sleep,
+            poll_interval_s=self._policies.poll_interval_s,
+        )
+
+    def _new_loop(self, known: Known) -> RunLoop:
+        return RunLoop(
+            backend=self._backend,
+            workshop=self._driver.workshop,
+            watcher=self.watcher,
+            emit=self.emit,
+            limits=self._limits,
+            deadline=self._started + self._limits.timeout_s,
+            clock=self._driver._clock,
+            monotonic=self._driver._monotonic,
+            pause_after=self._pause_after,
+            known=known,
+        )
+
+    def _new_starter(self) -> RunStarter:
+        return RunStarter(
+            self._backend,
+            self.watcher,
+            self.emit,
+            if_active=self._policies.if_active,
+            settle=self._take_over,
+            sleep=self._driver._sleep,
+        )
+
+    async def _take_over(self, run: Run) -> Run:
+        """Finish a run that somebody left waiting: its calls are answered with our tools."""
+        watcher = RunWatcher(self._backend, _nobody, run=run, sleep=self._driver._sleep)
+        loop = dataclasses.replace(
+            self.loop, watcher=watcher, rounds=[], tool_usage=[], pause_after=None, known=Known()
+        )
+        run, _ = await self._backend.retrieve_run(thread_id=run.thread_id, run_id=run.id)
+        watcher.run = run
+        return await loop.settle(run if run.is_settled else await watcher.poll())
+
+    # -- the way to the result ------------------------------------------------------------------
+
+    async def finish(
+        self, request: RunRequest, begin: Callable[[], Awaitable[Run]], *, whole_thread: bool
+    ) -> RunResult:
+        """The result; whatever ends the run early is told, and the thread freed or the run kept."""
         try:
-            async with asyncio.timeout(limits.timeout_s):
-                run = await loop.settle(await watcher.follow(await self._start(request)))
-                messages = await self._messages(watcher, run)
+            async with asyncio.timeout(self._limits.timeout_s):
+                run = await self._settle(request, begin)
+                messages = await self._messages(run)
                 thread_messages = await self._thread(run) if whole_thread else []
         except TimeoutError:
-            error = await self._time_out(watcher, limits)
-            await self._tell_end(emit, watcher, error)
+            error = await self._time_out()
+            await self._tell_end(error)
             raise error from None
-        except asyncio.CancelledError:
-            if watcher.run is not None and not watcher.run.is_terminal:
-                await asyncio.shield(wait_cancelled(self.backend, watcher.run))
-            raise
-        except BaseExceptionGroup as group:
-            raise _first(group) from None
         except AssistantRunnerError as error:
-            await self._give_up(watcher, error)
-            await self._tell_end(emit, watcher, error)
+            await self._give_up(error)
+            await self._tell_end(error)
+            raise
+        except BaseException as error:  # an interrupt, a closed pipe, a bug: the run is not forgotten
+            if isinstance(error, BaseExceptionGroup) and (ours := _ours_in(error)):
+                await self._give_up(ours)
+                await self._tell_end(ours)
+                raise ours from None
+            with contextlib.suppress(Exception):  # the reason itself is what has to be told
+                await asyncio.shield(asyncio.ensure_future(self._interrupted(error)))
             raise
 
         text, notes = render_answer(messages)
-        warnings.extend(notes)
+        self._warnings.extend(notes)
         ending = ending_of(run, partial=text)
         if ending is not None:
-            await self._tell_end(emit, watcher, ending)
+            await self._tell_end(ending)
             raise ending
-        await emit(RunEnded(run_id=run.id, thread_id=run.thread_id, status=run.status))
+        await self.emit(RunEnded(run_id=run.id, thread_id=run.thread_id, status=run.status))
         return RunResult(
             run=run,
             messages=messages,
             thread_messages=thread_messages,
-            rounds=loop.rounds,
+            rounds=self.loop.rounds,
             text=text,
-            usage=total_usage([usage for usage in (run.usage, *loop.tool_usage) if usage]),
-            duration_s=self._monotonic() - started,
-            warnings=warnings,
+            usage=total_usage([usage for usage in (run.usage, *self.loop.tool_usage) if usage]),
+            duration_s=self._driver._monotonic() - self._started,
+            warnings=self._warnings,
         )
 
-    async def _start(self, request: RunRequest) -> EventStream:
-        """The stream of the new run."""
-        prompt = [MessageCreate(role="user", content=request.prompt)] if request.prompt is not None else []
-        messages = [*request.messages, *prompt]
-        options = {
-            "assistant_id": request.assistant_id,
-            "model": request.model,
-            "instructions": request.instructions,
-            "tools": list(request.tools) if request.tools is not None else None,
-            "metadata": request.metadata,
-            "temperature": request.temperature,
-            "top_p": request.top_p,
-            "max_prompt_tokens": request.max_prompt_tokens,
-            "max_completion_tokens": request.max_completion_tokens,
-            "truncation_strategy": request.truncation_strategy,
-            "tool_choice": request.tool_choice,
-            "parallel_tool_calls": request.parallel_tool_calls,
-            "response_format": request.response_format,
-            "stream": True,
-        }
-        alone = request.additional_instructions or request.reasoning_effort
-        if request.thread_id is None and not request.separate and not alone:
-            body = ThreadAndRunCreate.of(thread=ThreadCreate.of(messages=messages or None), **options)
-            return self.backend.stream_thread_and_run(body)
-        thread_id = request.thread_id
-        if thread_id is None:
-            thread = await self.backend.create_thread(ThreadCreate.of(messages=messages or None))
-            thread_id, messages = thread.id, []
-        run = RunCreate.of(
-            additional_instructions=request.additional_instructions,
-            additional_messages=messages or None,
-            reasoning_effort=request.reasoning_effort,
-            **options,
-        )
-        return self.backend.stream_run(thread_id, run)
+    async def _settle(self, request: RunRequest, begin: Callable[[], Awaitable[Run]]) -> Run:
+        """The terminal run; after a refusal for its rate, or an expiry if asked, that of a fresh one."""
+        attempt, restarted = 0, False
+        run = await begin()
+        while True:
+            try:
+                run = await self.loop.settle(run)
+            except RunExpired:
+                if not self._policies.restart_expired or restarted:
+                    raise
+                run = await self._see_expired(run)
+            if run.status == "expired" and self._policies.restart_expired and not restarted:
+                restarted = True
+                await self.emit(Warned(f"run {run.id} expired; a fresh run takes its place"))
+                run = await self._fresh(run, request)
+                continue
+            wait_s = self._rate_wait(run, attempt + 1)
+            if wait_s is None:
+                return run
+            attempt += 1
+            await self.emit(Warned(f"run {run.id} failed for its rate; trying again in {wait_s:.1f} s"))
+            await self._driver._sleep(wait_s)
+            run = await self._fresh(run, request)
 
-    async def _messages(self, watcher: RunWatcher, run: Run) -> list[Message]:
+    def _rate_wait(self, run: Run, attempt: int) -> float | None:
+        """Seconds before a run that failed for its rate is tried again; None if it is not (case-006)."""
+        error = run.last_error
+        if run.status != "failed" or error is None or error.code != "rate_limit_exceeded":
+            return None
+        if any(word in error.message.lower() for word in NOT_RETRIED):
+            return None
+        wait_s = RATE_TRIES.wait_s(attempt, hint_in_words(error.message))
+        left_s = self._started + self._limits.timeout_s - self._driver._monotonic()
+        return wait_s if wait_s is not None and wait_s < left_s else None
+
+    async def _see_expired(self, run: Run) -> Run:
+        """The run once the backend too has seen that its time is over."""
+        watcher = RunWatcher(self._backend, _nobody, run=run, sleep=self._driver._sleep)
+        return await watcher.poll_terminal()
+
+    async def _fresh(self, run: Run, request: RunRequest) -> Run:
+        """A new run on the same thread in the place of `run`, given the results that are finished."""
+        rounds, usage = self.loop.rounds, self.loop.tool_usage
+        self.watcher = self._new_watcher()
+        self.loop = self._new_loop(Known(carried=dict(self._results), again=self._policies.again))
+        self.loop.rounds.extend(rounds)
+        self.loop.tool_usage.extend(usage)
+        self.starter = self._new_starter()
+        return await self.starter.again(run, request, instructions=_carry(self._results))
+
+    async def take_up(self, request: RunRequest) -> Run:
+        """The settled run that the journal remembers; a new one if none ever began."""
+        memory = self._memory
+        if memory.run_id is None or memory.thread_id is None:
+            lost = None
+            if request.thread_id is not None:
+                lost = await self.starter.find_lost(
+                    request.thread_id, assistant_id=request.assistant_id, since=memory.requested_at
+                )
+            if lost is None:
+                return await self.starter.start(request)
+            await self.watcher.adopt(lost)
+            return lost if lost.is_settled else await self.watcher.poll()
+        try:
+            run, _ = await self._backend.retrieve_run(thread_id=memory.thread_id, run_id=memory.run_id)
+        except NotFound as error:
+            raise RunError(
+                f"run {memory.run_id} is not on {self._backend.label} any more: {error.message}",
+                run_id=memory.run_id,
+                thread_id=memory.thread_id,
+                remedy="start over from the journal: assistant-runner run fork " + memory.run_id,
+            ) from error
+        self.watcher.run = run
+        self.watcher.whole = False
+        await self.emit(
+            RunResumed(
+                run_id=run.id,
+                thread_id=run.thread_id,
+                status=run.status,
+                finished_calls=len(memory.finished()),
+            )
+        )
+        interrupted = memory.ended is not None and (memory.ended.error or {}).get("kind") == "interrupted"
+        if run.status == "cancelled" and interrupted:
+            return await self._fresh(run, request)
+        if run.is_settled and not (run.status == "requires_action" and run.required_action is None):
+            return run
+        return await self.watcher.poll()
+
+    # -- what the run wrote ---------------------------------------------------------------------
+
+    async def _messages(self, run: Run) -> list[Message]:
         """What this run wrote, in creation order (case-011, case-012)."""
-        if watcher.whole and watcher.messages:
-            return [message for message in watcher.messages.values() if message.role == "assistant"]
+        if self.watcher.whole and self.watcher.messages:
+            return [message for message in self.watcher.messages.values() if message.role == "assistant"]
         found: list[Message] = []
         after: str | None = None
         while True:
-            page = await self.backend.list_messages(run.thread_id, run_id=run.id, order="asc", after=after)
+            page = await self._backend.list_messages(run.thread_id, run_id=run.id, order="asc", after=after)
             found.extend(m for m in page.data if m.run_id == run.id and m.role == "assistant")
             if not page.has_more or not page.data:
                 return found
@@ -173,54 +389,98 @@ class Driver:
         found: list[Message] = []
         after: str | None = None
         while True:
-            page = await self.backend.list_messages(run.thread_id, after=after)
+            page = await self._backend.list_messages(run.thread_id, after=after)
             found.extend(page.data)
             if not page.has_more or not page.data:
                 return found
             after = page.data[-1].id
 
-    async def _time_out(self, watcher: RunWatcher, limits: Limits) -> RunTimedOut:
+    # -- early ends -----------------------------------------------------------------------------
+
+    async def _time_out(self) -> RunTimedOut:
         """Cancel once, then say what was left and in what state (case-001)."""
-        run = watcher.run
+        limit_s, run = self._limits.timeout_s, self.watcher.run
         if run is None:
             return RunTimedOut(
-                f"no run began within {limits.timeout_s:g} s",
+                f"no run began within {limit_s:g} s",
                 remedy="raise --timeout, or look at the backend",
             )
-        after = run if run.is_terminal else await wait_cancelled(self.backend, run)
+        after = run if run.is_terminal else await wait_cancelled(self._backend, run)
         state = after.status if after else f"{run.status} (the cancel was not confirmed)"
+        self.watcher.run = after or run
         return RunTimedOut(
-            f"run {run.id} on thread {run.thread_id} did not end within {limits.timeout_s:g} s; "
-            f"it was left {state}",
+            f"run {run.id} on thread {run.thread_id} did not end within {limit_s:g} s; it was left {state}",
             run_id=run.id,
             thread_id=run.thread_id,
             remedy="raise --timeout, or look at the backend",
             status=state,
         )
 
-    async def _give_up(self, watcher: RunWatcher, error: AssistantRunnerError) -> None:
-        """Free the thread, unless the run is meant to wait (paused, a person is asked) or is over."""
-        run = watcher.run
+    async def _give_up(self, error: AssistantRunnerError) -> None:
+        """Free the thread, unless the run is over or meant to wait: for a person, for its resumption."""
+        run = self.watcher.run
         if run is None or run.is_terminal or isinstance(error, HumanNeeded | RunExpired):
             return
         if isinstance(error, LimitReached) and error.facts.get("paused"):
             return
-        after = await wait_cancelled(self.backend, run)
-        watcher.run = after or run
+        if self._policies.resumable and isinstance(error, BackendUnreachable | RateLimited):
+            error.remedy = f"{error.remedy or 'try again later'}; then: assistant-runner run resume {run.id}"
+            return
+        after = await wait_cancelled(self._backend, run)
+        self.watcher.run = after or run
 
-    async def _tell_end(self, emit: Listener, watcher: RunWatcher, error: AssistantRunnerError) -> None:
-        run = watcher.run
-        await emit(
+    async def _interrupted(self, reason: BaseException) -> None:
+        """Read the run before cancelling it (case-115), cancel once, say where things stand."""
+        run = self.watcher.run
+        if run is None:
+            await self._tell("not started", "interrupted before a run began", "ask again")
+            return
+        with contextlib.suppress(TimeoutError, AssistantRunnerError):
+            async with asyncio.timeout(2.0):
+                run, _ = await self._backend.retrieve_run(thread_id=run.thread_id, run_id=run.id)
+        leave = self._policies.on_interrupt == "leave" and isinstance(reason, asyncio.CancelledError)
+        if not run.is_terminal and not leave:
+            run = await wait_cancelled(self._backend, run) or run
+        self.watcher.run = run
+        where = f"run {run.id} on thread {run.thread_id}"
+        if run.status == "completed":
+            words, remedy = f"interrupted, but {where} had completed", f"assistant-runner run resume {run.id}"
+        elif leave and not run.is_terminal:
+            words, remedy = f"left {where} running", f"assistant-runner run wait {run.id}"
+        else:
+            words, remedy = f"interrupted; {where} is {run.status}", f"assistant-runner run resume {run.id}"
+        await self._tell(run.status, words, f"go on with: {remedy}")
+
+    async def _tell(self, status: str, message: str, remedy: str) -> None:
+        run = self.watcher.run
+        try:
+            await self.emit(
+                RunEnded(
+                    run_id=run.id if run else "",
+                    thread_id=run.thread_id if run else "",
+                    status=status,
+                    error={"kind": "interrupted", "message": message, "remedy": remedy},
+                )
+            )
+        except Exception:  # the listener may be what broke (a closed pipe)
+            return
+
+    async def _tell_end(self, error: AssistantRunnerError) -> None:
+        run = self.watcher.run
+        document: Any = error.document()["error"]
+        await self.emit(
             RunEnded(
                 run_id=run.id if run else "",
                 thread_id=run.thread_id if run else "",
                 status=run.status if run else "not started",
-                error=error.document()["error"],  # type: ignore[arg-type]
+                error=document,
             )
         )
 
 
-def _request_document(request: RunRequest) -> dict[str, object]:
+def request_document(request: RunRequest) -> dict[str, Any]:
+    """The request as plain JSON, fields that are None left out; `request_of` reads it back."""
+
     def plain(value: object) -> object:
         if isinstance(value, WireObject | MessageCreate):
             return value.document()
@@ -235,9 +495,42 @@ def _request_document(request: RunRequest) -> dict[str, object]:
     }
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first error of a task group: a round's calls fail together only through us or the journal."""
+def _rounds_of(memory: RunMemory) -> list[Round]:
+    """The rounds that were submitted before; the one that was not is made again from its results."""
+    rounds = []
+    for known in memory.rounds:
+        if not known.submitted:
+            break
+        outputs = [
+            function_result(call_id, finished.content, is_error=finished.is_error)
+            for call_id in (call["id"] for call in known.calls)
+            if (finished := known.finished.get(call_id))
+        ]
+        rounds.append(Round(known.number, known.run, known.calls, outputs))
+    return rounds
+
+
+def _carry(results: dict[str, CallFinished]) -> str | None:
+    """What a fresh run is told of the calls that were made for it already."""
+    if not results:
+        return None
+    lines = [f"- {key}: {finished.output[:CARRIED_CHARACTERS]}" for key, finished in results.items()]
+    return (
+        "These tool calls were already made for the last message, with these results; making one of them "
+        "again gives the same result:\n" + "\n".join(lines)
+    )
+
+
+def _ours_in(group: BaseExceptionGroup[BaseException]) -> AssistantRunnerError | None:
+    """Our error in a task group's: a round's calls fail together only through us or the journal."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return error
+    return error if isinstance(error, AssistantRunnerError) else None
+
+
+async def _nobody(_event: object) -> None:
+    return None
+
+
+__all__ = ["Driver", "Policies", "request_document"]

@@ -50,12 +50,13 @@ ApproveHosted = Callable[[Mapping[str, Any]], Awaitable[bool | None]]
 class Workshop:
     """What the calls of a run are made with: tools, the gate, and the context for a call.
 
+    `context_for` takes the tool call id, the tool, the seconds it may take, the thread id.
     `approve_hosted` decides on calls of the backend's own MCP tools.
     """
 
     tools: Mapping[str, Tool]
     gate: Gate
-    context_for: Callable[[str, Tool, float], ToolContext]
+    context_for: Callable[[str, Tool, float, str], ToolContext]
     approve_hosted: ApproveHosted | None = None
 
 
@@ -165,7 +166,9 @@ class RunLoop:
             await self.emit(Warned(f"the answer to the submission was lost; run {run.id} is {run.status}"))
         else:
             await self.emit(
-                Warned(f"run {run.id} is {run.status}: it did not wait for the outputs any more; dropped them")
+                Warned(
+                    f"run {run.id} is {run.status}: it did not wait for the outputs any more; dropped them"
+                )
             )
         if run.is_terminal:
             self.watcher.whole = False
@@ -238,7 +241,8 @@ class RunLoop:
         left_s = self.deadline - self.monotonic()
         if self._run is not None and self._run.expires_at is not None:
             left_s = min(left_s, self._run.expires_at - self.clock() - SPARE_S)
-        return self.workshop.context_for(call_id, tool, max(0.05, min(allowed_s, left_s)))
+        thread_id = self._run.thread_id if self._run is not None else ""
+        return self.workshop.context_for(call_id, tool, max(0.05, min(allowed_s, left_s)), thread_id)
 
 
 def _expired(run: Run, late: str) -> RunExpired:

@@ -82,11 +82,11 @@ class RunStarter:
             messages = []
         return await self._on_thread(request.thread_id, request, messages, before=before, stream=stream)
 
-    async def again(self, run: Run, request: RunRequest, *, additional_instructions: str | None = None) -> Run:
+    async def again(self, run: Run, request: RunRequest, *, instructions: str | None = None) -> Run:
         """The settled run of the same request on the thread of `run`, whose messages stand there."""
         before = {known.id for known in (await self._backend.list_runs(run.thread_id)).data}
         return await self._on_thread(
-            run.thread_id, request, [], before=before, stream=True, instructions=additional_instructions
+            run.thread_id, request, [], before=before, stream=True, instructions=instructions
         )
 
     async def find_lost(self, thread_id: str, *, assistant_id: str, since: float) -> Run | None:
