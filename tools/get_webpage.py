@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import httpx
 
 from assistant_runner.tooling.contract import HttpReply, ToolContext, ToolFailure
-from assistant_runner.tooling.fence import defuse, fence, unfence
+from assistant_runner.tooling.fence import defuse
 from assistant_runner.tooling.pages import Page, read_page
 from assistant_runner.tooling.replies import USER_AGENT, retry_after_s
 from assistant_runner.tooling.schema import tool
@@ -157,13 +157,13 @@ async def summarise(page: Page, url: str, context: ToolContext) -> tuple[str, st
     cut = len(parts) > MAX_PARTS
     texts, by = [], ""
     for part in parts[:MAX_PARTS]:
-        summary = await context.summarise(fence(part, source=url), question=context.question, source=url)
-        texts.append(unfence(summary.text).strip())
+        summary = await context.summarise(defuse(part), question=context.question, source=url)
+        texts.append(summary.text.strip())
         by = summary.by
     if len(texts) > 1:
-        joined = fence("\n\n".join(texts), source=url)
+        joined = "\n\n".join(texts)
         summary = await context.summarise(joined, question=context.question, source=url)
-        texts = [unfence(summary.text).strip()]
+        texts = [summary.text.strip()]
     return defuse(texts[0]), by, cut
 
 

@@ -30,7 +30,10 @@ class Summary:
 
 
 class Summarise(Protocol):
-    """The run's engine, asked to summarise; `question` is what the reader wants to know."""
+    """The run's engine, asked to summarise; `question` is what the reader wants to know.
+
+    The text comes unfenced; whoever puts it before a language model fences it as data (case-101).
+    """
 
     async def __call__(self, text: str, *, question: str, source: str) -> Summary: ...
 

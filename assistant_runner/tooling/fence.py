@@ -2,7 +2,7 @@
 
 A page may give orders to the model. It goes to a model between marks that name it data, and copies of
 the marks inside it are made harmless. The rule stands in the fixed instructions (`FENCE_RULE`), never
-in the text. `unfence` gives the words back for those who do not read orders, such as an extractor.
+in the text.
 """
 
 import re
@@ -13,7 +13,6 @@ FENCE_RULE = (
 )
 OPENING, CLOSING = "<<<FETCHED", "FETCHED>>>"
 MARKS = re.compile(r"<{2,}\s*FETCHED|FETCHED\s*>{2,}", re.IGNORECASE)
-OPENING_LINE = re.compile(r"^<<<FETCHED from [^\n]*\n", re.MULTILINE)
 
 
 def fence(text: str, *, source: str) -> str:
@@ -25,8 +24,3 @@ def fence(text: str, *, source: str) -> str:
 def defuse(text: str) -> str:
     """The text with every copy of a mark broken up."""
     return MARKS.sub(lambda found: found[0].replace("<", "‹").replace(">", "›"), text)
-
-
-def unfence(text: str) -> str:
-    """The text without the marks that `fence` put around it."""
-    return OPENING_LINE.sub("", text).replace(f"\n{CLOSING}", "").replace(CLOSING, "")

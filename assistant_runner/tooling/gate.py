@@ -24,6 +24,7 @@ import jsonschema
 from assistant_runner.tooling.arguments import Rejection, fit_arguments, validator_for
 from assistant_runner.tooling.contract import HttpReply, Summary, Tool, ToolContext, ToolFailure, ToolOutcome
 from assistant_runner.tooling.encoding import DEFAULT_CAP, MAX_ITEMS, cut_text, to_text
+from assistant_runner.tooling.fence import fence
 from assistant_runner.tooling.masking import Masker, secrets_of
 from assistant_runner.tooling.policy import Policy
 from assistant_runner.tooling.selecting import select
@@ -33,6 +34,7 @@ from assistant_runner.wire.runs import Usage
 log = logging.getLogger(__name__)
 
 ERROR_CHARACTERS = 600
+FENCE_ROOM = 120
 REASON_CHARACTERS = 400
 RETRY_PAUSE_S = 0.25
 
@@ -191,11 +193,13 @@ class ToolGate:
         if tool.fetches and not (outcome.is_error and outcome.raw is None):
             self._fetched_threads.add(context.thread_id)
         content = masker.mask_value(outcome.content)
+        fenced = tool.fetches and isinstance(content, str) and not outcome.is_error
         text = to_text(content)
         cap = tool.output_cap if tool.output_cap is not None else self.output_cap
+        cap -= FENCE_ROOM if fenced else 0
         cut, left_out = cut_text(text, cap)
         if not left_out:
-            return replace(outcome, content=content)
+            return replace(outcome, content=fence(text, source=tool.name) if fenced else content)
         notes = [*outcome.notes, f"output cut: {left_out:,} of {len(text):,} characters left out"]
         if self.spill is not None:
             output_id = self.spill.keep(context.tool_call_id, text)
@@ -204,7 +208,8 @@ class ToolGate:
                 advice = f"{READER_NAME} with output_id {output_id} reads on"
                 cut, left_out = cut_text(text, cap, advice=advice)
         log.info("output of %s cut: %s characters left out", tool.name, left_out)
-        return replace(outcome, content=cut, notes=tuple(notes))
+        content = fence(cut, source=tool.name) if fenced else cut
+        return replace(outcome, content=content, notes=tuple(notes))
 
 
 def _refused(tool: Tool, reason: str, hint: str = "") -> ToolOutcome:

@@ -63,5 +63,7 @@ class Spill:
             return self.read(output_id, start)
 
         return tool_from_function(
-            read_output, source="built in", options=ToolOptions(name=READER_NAME, fetches=True)
+            read_output,
+            source="built in",
+            options=ToolOptions(name=READER_NAME, fetches=True, output_cap=7 * PAGE_CHARACTERS),
         )

@@ -1,0 +1,246 @@
+"""`assistant-runner tools`: list, show, schema, lint, call, new, convert."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from assistant_runner.settings import LoadedSettings
+    from assistant_runner.tooling.contract import Tool, ToolOutcome
+
+app = typer.Typer(no_args_is_help=True, help="Look at tools, call one alone, write a new one.")
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(help="Names, path.py:name or package.module:name. Without any: all that can be found."),
+]
+Folder = Annotated[Path | None, typer.Option("--folder", help="A folder of tool modules of your own.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document.")]
+
+
+@app.command("list")
+def list_tools(folder: Folder = None, as_json: AsJson = False) -> None:
+    """Every tool that can be found by name, and the modules that cannot be loaded."""
+    from assistant_runner.tooling.registry import find_tools
+
+    catalogue = find_tools(folder=_folder(folder))
+    if as_json:
+        _print([_document(tool) for tool in catalogue.tools.values()])
+    else:
+        rows = [(tool.name, tool.kind, tool.effects, tool.description) for tool in catalogue.tools.values()]
+        _table(("NAME", "KIND", "EFFECTS", "DESCRIPTION"), rows)
+    for problem in catalogue.problems:
+        typer.echo(f"not loaded: {problem}", err=True)
+
+
+@app.command()
+def show(name: str, folder: Folder = None, as_json: AsJson = False) -> None:
+    """Everything about one tool."""
+    [tool] = _load([name], folder)
+    document = _document(tool)
+    if as_json:
+        _print(document)
+        return
+    for key, value in document.items():
+        if value not in ("", None):
+            text = json.dumps(value, ensure_ascii=False, indent=2) if isinstance(value, dict) else str(value)
+            typer.echo(f"{key}: {text}")
+
+
+@app.command()
+def schema(names: Names = None, folder: Folder = None) -> None:
+    """The definitions as the model gets them, as JSON: one object for one name, else a list."""
+    definitions = [tool.definition().function.document() for tool in _load(names, folder)]
+    _print(definitions[0] if names and len(definitions) == 1 else definitions)
+
+
+@app.command()
+def lint(
+    names: Names = None,
+    folder: Folder = None,
+    profile: Annotated[str, typer.Option("--profile", help="default or pangu.")] = "default",
+    as_json: AsJson = False,
+) -> None:
+    """What a model would stumble over. Exit status 3 if there is an error among the findings."""
+    from assistant_runner.errors import ConfigurationError, UsageError
+    from assistant_runner.tooling.linting import lint as judge
+
+    if profile not in ("default", "pangu"):
+        raise UsageError(f"there is no profile {profile!r}", remedy="use default or pangu")
+    findings = judge(_load(names, folder), profile="pangu" if profile == "pangu" else "default")
+    if as_json:
+        _print([{"tool": one.tool, "level": one.level, "message": one.message} for one in findings])
+    else:
+        for one in findings:
+            typer.echo(f"{one.tool}: {one.level}: {one.message}")
+    errors = sum(one.level == "error" for one in findings)
+    typer.echo(f"{len(findings)} findings, {errors} of them errors", err=True)
+    if errors:
+        raise typer.Exit(ConfigurationError.exit_status)
+
+
+@app.command()
+def call(
+    name: Annotated[str, typer.Argument(help="A name, path.py:name or package.module:name.")],
+    arguments: Annotated[str, typer.Argument(help="The arguments as a JSON object; - reads stdin.")] = "{}",
+    folder: Folder = None,
+    raw: Annotated[
+        bool,
+        typer.Option("--raw", help="The whole HTTP reply: statusLine, headers, entity, _debug, original."),
+    ] = False,
+    offline: Annotated[bool | None, typer.Option("--offline", help="Recorded replies, no network.")] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option("--allow-host", help="A private host that may be reached. Repeatable.")
+    ] = None,
+    timeout_s: Annotated[float | None, typer.Option("--timeout", help="Seconds.", min=0.001)] = None,
+    question: Annotated[str, typer.Option("--question", help="What a summary should answer.")] = "",
+) -> None:
+    """Call one tool alone, with checked arguments. Exit status 7 if the call fails."""
+    from assistant_runner.errors import ToolStopped
+    from assistant_runner.settings import load_settings
+    from assistant_runner.tooling.arguments import Rejection, parse_arguments
+    from assistant_runner.tooling.encoding import to_text
+
+    flags = {
+        "offline": offline,
+        "tool_timeout_s": timeout_s,
+        "allow_hosts": tuple(allow_host) if allow_host else None,
+    }
+    loaded = load_settings(flags, environ=os.environ, cwd=Path.cwd())
+    [tool] = _load([name], folder)
+    given = parse_arguments(sys.stdin.read() if arguments == "-" else arguments, tool)
+    if isinstance(given, Rejection):
+        raise ToolStopped(given.reason, remedy=f"assistant-runner tools schema {name}")
+    if loaded.settings.offline:
+        typer.echo("offline: replies are recordings", err=True)
+    outcome = asyncio.run(_call(tool, given, loaded, question))
+    for note in outcome.notes:
+        typer.echo(f"note: {note}", err=True)
+    if raw and (document := _raw_document(tool, given, outcome)) is not None:
+        _print(document)
+        return
+    if outcome.waits_for is not None:
+        _print(outcome.waits_for)
+        return
+    if outcome.is_error:
+        raise ToolStopped(to_text(outcome.content))
+    typer.echo(outcome.content if isinstance(outcome.content, str) else _pretty(outcome.content))
+
+
+@app.command()
+def new(
+    name: str,
+    folder: Annotated[Path, typer.Option("--folder", help="Where the two files go.")] = Path("."),
+) -> None:
+    """Write a working tool and its test."""
+    from assistant_runner.tooling.template import write_tool
+
+    tool, test = write_tool(name, folder)
+    typer.echo(str(tool))
+    typer.echo(str(test))
+    typer.echo(f'try it: assistant-runner tools call {tool}:{name} \'{{"who": "Ada"}}\'', err=True)
+
+
+async def _call(tool: "Tool", arguments: Any, loaded: "LoadedSettings", question: str) -> "ToolOutcome":
+    """The outcome through the gate; whoever calls a tool by hand has approved it."""
+    from assistant_runner.tooling.contract import ToolContext
+    from assistant_runner.tooling.fetcher import guarded_client
+    from assistant_runner.tooling.gate import ToolGate
+    from assistant_runner.tooling.policy import Policy, PolicyRule
+    from assistant_runner.tooling.recorded import recorded_client
+
+    settings = loaded.settings
+    client = (
+        recorded_client()
+        if settings.offline
+        else guarded_client(allow_hosts=settings.allow_hosts, ca_file=settings.ca_file)
+    )
+    policy = Policy(rules=(PolicyRule(tool="*", action="allow", even_with_fetched_text=True),))
+    gate = ToolGate(policy=policy, output_cap=settings.output_cap)
+    async with client as http:
+        context = ToolContext(
+            tool_call_id="call_by_hand",
+            http=http,
+            environ=loaded.environ,
+            deadline_s=settings.tool_timeout_s,
+            question=question,
+            recorded=settings.offline,
+        )
+        return await gate.call(tool, arguments, context)
+
+
+def _raw_document(tool: "Tool", arguments: Any, outcome: "ToolOutcome") -> Any:
+    """The whole reply with the call as its `original` (row S1.23); None if there was no HTTP reply."""
+    from assistant_runner.tooling.contract import HttpReply
+
+    if not isinstance(outcome.raw, HttpReply):
+        return None
+    function = {
+        "name": tool.name,
+        "arguments": json.dumps(arguments, ensure_ascii=False),
+        "json_arguments": arguments,
+    }
+    return [outcome.raw.document({"id": "call_by_hand", "type": "function", "function": function})]
+
+
+def _load(names: list[str] | None, folder: Path | None) -> list["Tool"]:
+    from assistant_runner.tooling.registry import find_tools, load_tools
+
+    if names:
+        return list(load_tools(names, folder=_folder(folder), cwd=Path.cwd()).values())
+    catalogue = find_tools(folder=_folder(folder))
+    for problem in catalogue.problems:
+        typer.echo(f"not loaded: {problem}", err=True)
+    return list(catalogue.tools.values())
+
+
+def _folder(folder: Path | None) -> Path | None:
+    """The folder asked for, else the one of the settings, else `tools` of the user's config folder."""
+    from assistant_runner.settings import load_settings
+
+    if folder is not None:
+        return folder
+    loaded = load_settings({}, environ=os.environ, cwd=Path.cwd())
+    named = loaded.settings.tools_folder
+    return Path(named) if named else loaded.folders.config / "tools"
+
+
+def _document(tool: "Tool") -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "kind": tool.kind,
+        "description": tool.description,
+        "when_to_use": tool.when_to_use,
+        "effects": tool.effects,
+        "approval": tool.approval,
+        "timeout_s": tool.timeout_s,
+        "retries": tool.retries,
+        "select": tool.select,
+        "fetches": tool.fetches,
+        "strict": tool.strict,
+        "source": tool.source,
+        "parameters": dict(tool.parameters),
+        "output_schema": None if tool.output_schema is None else dict(tool.output_schema),
+    }
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """Columns as wide as they must be; the last one runs free."""
+    widths = [max(len(row[index]) for row in [head, *rows]) for index in range(len(head) - 1)]
+    for row in [head, *rows]:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        typer.echo("  ".join([*cells, row[-1]]))
+
+
+def _print(document: Any) -> None:
+    typer.echo(_pretty(document))
+
+
+def _pretty(document: Any) -> str:
+    return json.dumps(document, ensure_ascii=False, indent=2)

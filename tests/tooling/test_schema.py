@@ -1,0 +1,322 @@
+"""Functions and classes as tools: what the model is offered and what the function gets."""
+
+import datetime
+import json
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from assistant_runner.errors import ConfigurationError
+from assistant_runner.tooling.contract import ToolContext
+from assistant_runner.tooling.dynamic import dynamic_tool
+from assistant_runner.tooling.gate import ToolGate
+from assistant_runner.tooling.schema import is_strict, read_docstring, tool, tool_from, tool_from_function
+from tests.conftest import FIXTURES
+from tests.tooling.support import call, make_context
+
+
+class Unit(Enum):
+    C = "celsius"
+    F = "fahrenheit"
+
+
+class Stop(BaseModel):
+    name: str = Field(description="Where")
+    minutes: int = 5
+
+
+def properties(function: Any) -> dict[str, Any]:
+    return dict(tool_from_function(function).parameters["properties"])
+
+
+def test_every_property_is_required_and_no_other_allowed():
+    def book(room: str, hours: int = 1, note: str | None = None) -> str:
+        """Book a room"""
+        return room
+
+    made = tool_from_function(book)
+
+    assert made.strict is True
+    assert made.parameters == {
+        "type": "object",
+        "properties": {
+            "room": {"type": "string"},
+            "hours": {"type": ["integer", "null"], "description": "(default: 1)"},
+            "note": {"type": ["string", "null"]},
+        },
+        "required": ["room", "hours", "note"],
+        "additionalProperties": False,
+    }
+
+
+def test_null_for_a_parameter_with_a_default_means_the_default():
+    def book(hours: int = 3) -> int:
+        """Book a room"""
+        return hours
+
+    assert tool_from_function(book).handler(hours=None) == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(
+            "Book.\n\nArgs:\n    room: The room,\n        by name\n    hours (int): How long", id="google"
+        ),
+        pytest.param("Book.\n\n:param room: The room,\n    by name\n:param int hours: How long", id="sphinx"),
+    ],
+)
+def test_descriptions_come_from_the_docstring(text: str):
+    assert read_docstring(text) == ("Book.", {"room": "The room, by name", "hours": "How long"})
+
+
+def test_descriptions_come_from_annotations():
+    def book(
+        room: Annotated[str, "The room"],
+        hours: Annotated[int, Field(description="How long", ge=1)],
+    ) -> str:
+        """Book a room"""
+        return room
+
+    assert properties(book) == {
+        "room": {"type": "string", "description": "The room"},
+        "hours": {"type": "integer", "description": "How long", "minimum": 1},
+    }
+
+
+def test_nested_models_are_inlined_and_closed():
+    def plan(stops: list[Stop]) -> str:
+        """Plan a trip"""
+        return str(stops[0].minutes)
+
+    items = properties(plan)["stops"]["items"]
+
+    assert items["required"] == ["name", "minutes"]
+    assert items["additionalProperties"] is False
+    assert "$defs" not in tool_from_function(plan).parameters
+
+
+async def test_the_function_gets_values_of_its_own_types():
+    def plan(day: datetime.date, unit: Unit, stops: list[Stop], way: Literal["a", "b"]) -> str:
+        """Plan a trip"""
+        return f"{day.year} {unit.name} {stops[0].minutes} {way}"
+
+    arguments = {"day": "2031-04-05", "unit": "celsius", "stops": [{"name": "x", "minutes": 7}], "way": "b"}
+
+    assert (await call(plan, arguments)).content == "2031 C 7 b"
+
+
+async def test_a_value_that_the_type_refuses_is_an_error_in_words():
+    def plan(day: datetime.date) -> str:
+        """Plan a trip"""
+        return str(day)
+
+    outcome = await call(plan, {"day": "soon"})
+
+    assert outcome.is_error
+    assert outcome.content.startswith("plan: day: Input should be a valid date")
+
+
+def test_names_that_models_of_pydantic_have_are_names_of_parameters_too():
+    def odd(schema: str, json: int, model_config: str, copy: bool) -> str:
+        """Take odd names"""
+        return schema
+
+    assert list(properties(odd)) == ["schema", "json", "model_config", "copy"]
+    assert tool_from_function(odd).handler(schema="x", json=1, model_config="y", copy=True) == "x"
+
+
+def test_a_free_map_is_not_strict():
+    def take(values: dict[str, int]) -> str:
+        """Take values"""
+        return ""
+
+    assert tool_from_function(take).strict is None
+
+
+def test_a_recursive_model_keeps_a_reference():
+    class Node(BaseModel):
+        name: str
+        inner: list["Node"] = []
+
+    Node.model_rebuild(_types_namespace={"Node": Node})
+
+    def walk(node: Node) -> str:
+        """Walk"""
+        return node.name
+
+    parameters = tool_from_function(walk).parameters
+
+    assert "$ref" in json.dumps(parameters)
+    assert "Node" in parameters["$defs"]
+
+
+def test_the_context_is_handed_in_and_not_offered():
+    def where(city: str, context: ToolContext) -> str:
+        """Say where"""
+        return f"{city} {context.tool_call_id}"
+
+    made = tool_from_function(where)
+
+    assert made.takes_context
+    assert list(made.parameters["properties"]) == ["city"]
+    assert made.handler(city="x", context=make_context()) == "x call_1"
+
+
+def test_row_s4_4_when_to_use_stands_after_the_description():
+    @tool(when_to_use="Use it for rooms.")
+    def book(room: str) -> str:
+        """Book a room."""
+        return room
+
+    assert tool_from(book).definition().function.description == "Book a room. Use it for rooms."
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        pytest.param("def f(x: int): return x", "has no description", id="no-docstring"),
+        pytest.param("def f(x):\n    'Do'", "parameter 'x' has no type", id="no-type"),
+        pytest.param("def f(*x: int):\n    'Do'", "cannot be given by name", id="star"),
+        pytest.param("def f(x: 'Nothing'):\n    'Do'", "a type cannot be read", id="unknown-type"),
+        pytest.param("def f(x: object.__class__.__subclasshook__):\n    'Do'", "schema", id="no-schema"),
+        pytest.param("def größe(x: int):\n    'Do'", "is no tool name", id="name"),
+    ],
+)
+def test_row_s2_5_what_is_missing_is_named_at_load(source: str, words: str):
+    names: dict[str, Any] = {}
+    exec(source, names)
+    function = next(value for name, value in names.items() if not name.startswith("__"))
+
+    with pytest.raises(ConfigurationError, match=words):
+        tool_from_function(function)
+
+
+class TestClasses:
+    async def test_row_s4_2_a_class_with_a_run_method_and_a_model_is_a_tool(self):
+        class Booking(BaseModel):
+            start: str = Field(description="HH:mm")
+            end: str = Field(description="HH:mm")
+            room: str = Field(alias="meetingRoom")
+
+        @tool(
+            name="reserve_meeting_room", description="预订会议室", input_description="", output_description=""
+        )
+        class Reserve:
+            def run(self, input: Booking) -> str:
+                return f"{input.start}到{input.end}的{input.room}已预订成功"
+
+        made = tool_from(Reserve)
+        outcome = await ToolGate().call(
+            made, {"start": "09:00", "end": "10:00", "meetingRoom": "二号"}, make_context()
+        )
+
+        assert list(made.parameters["properties"]) == ["start", "end", "meetingRoom"]
+        assert outcome.content == "09:00到10:00的二号已预订成功"
+
+    async def test_row_s4_9_a_bare_value_needs_no_struct(self):
+        @tool(name="capital", description="Capital of a company", input_description="One company at a time")
+        class Capital:
+            table = {"x公司": "x亿人民币"}
+
+            def run(self, company: str) -> str:
+                return self.table.get(company, "未知")
+
+        made = tool_from(Capital())
+        known = await ToolGate().call(made, {"company": "x公司"}, make_context())
+        unknown = await ToolGate().call(made, {"company": "w公司"}, make_context())
+
+        assert made.parameters["properties"]["company"]["description"] == "One company at a time"
+        assert made.scalar == "company"
+        assert (known.content, unknown.content) == ("x亿人民币", "未知")
+
+    def test_the_name_is_the_classes_in_snake_case(self):
+        class ReserveMeetingRoom:
+            """Reserve a room"""
+
+            def run(self, room: str) -> str:
+                return room
+
+        assert tool_from(ReserveMeetingRoom).name == "reserve_meeting_room"
+
+    def test_a_class_that_needs_arguments_is_an_error(self):
+        @dataclass
+        class Needs:
+            """Need"""
+
+            key: str
+
+            def run(self) -> str:
+                return self.key
+
+        with pytest.raises(ConfigurationError, match="cannot be made without arguments"):
+            tool_from(Needs)
+
+
+class TestDynamic:
+    reference = json.loads((FIXTURES / "shapes" / "static-and-dynamic-tools.json").read_text())
+
+    async def test_row_s4_11_add_gives_three(self):
+        shape = self.reference["dynamic_add"]
+        add = dynamic_tool(
+            "add",
+            "Add two integers",
+            lambda value: value["a"] + value["b"],
+            input_schema=json.dumps(shape["inputSchema"]),
+            output_schema=shape["outputSchema"],
+        )
+
+        outcome = await ToolGate().call(add, {"a": 1, "b": 2}, make_context())
+
+        assert (outcome.content, add.kind) == (3, "dynamic")
+
+    async def test_row_s4_12_a_value_outside_the_enum_is_refused_before_the_call(self):
+        pay = dynamic_tool(
+            "pay",
+            "Pay",
+            lambda value: pytest.fail("called"),
+            input_schema=self.reference["dynamic_enum"]["inputSchema"],
+        )
+
+        outcome = await ToolGate().call(pay, {"chargeType": "Cash", "amount": 1}, make_context())
+
+        assert outcome.rejected
+        assert 'must be one of "Alipay", "Wechat", "Bankcard"' in outcome.content
+
+    async def test_row_s4_12_a_bare_integer_is_wrapped_on_the_wire(self):
+        square = dynamic_tool(
+            "square", "Square", lambda n: n * n, input_schema=self.reference["dynamic_scalar"]["inputSchema"]
+        )
+
+        outcome = await ToolGate().call(square, {"value": 7}, make_context())
+
+        assert square.parameters["properties"] == {"value": {"type": "integer"}}
+        assert outcome.content == 49
+
+    @pytest.mark.parametrize(
+        ("name", "description", "schema", "words"),
+        [
+            pytest.param("größe", "x", {"type": "object"}, "is no tool name", id="name"),
+            pytest.param("x", " ", {"type": "object"}, "has no description", id="description"),
+            pytest.param("x", "x", "{", "is no JSON", id="schema-text"),
+            pytest.param("x", "x", {"type": "thing"}, "no JSON Schema", id="schema"),
+        ],
+    )
+    def test_row_s2_5_what_is_missing_fails_at_load(self, name, description, schema, words):
+        with pytest.raises(ConfigurationError, match=words):
+            dynamic_tool(name, description, str, input_schema=schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "strict"),
+    [
+        ({"type": "object", "properties": {}, "additionalProperties": False}, True),
+        ({"type": "object", "properties": {"a": {}}, "additionalProperties": False, "required": []}, False),
+        ({"type": "object", "properties": {}}, False),
+    ],
+)
+def test_a_schema_is_strict_when_it_is_closed_and_requires_all(schema, strict):
+    assert is_strict(schema) is strict
