@@ -5,23 +5,28 @@ It stands between `setup/` and `batch/` in the order of imports.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import httpx
+from pydantic import TypeAdapter
 
 from assistant_runner.backends.base import Backend
 from assistant_runner.backends.connect import open_http
 from assistant_runner.backends.embedded import open_embedded
-from assistant_runner.errors import UsageError
-from assistant_runner.run.driver import Driver
-from assistant_runner.run.events import Listener
+from assistant_runner.errors import ConfigurationError, UsageError
+from assistant_runner.run.dispatch import DecideUnknown
+from assistant_runner.run.driver import Driver, Policies
+from assistant_runner.run.events import Listener, RunEvent
+from assistant_runner.run.journal import Journal, JournalRun, Recording, recall
 from assistant_runner.run.loop import Workshop
+from assistant_runner.run.records import dataclass_document, request_of, result_record
 from assistant_runner.run.request import Limits, RunRequest, RunResult
 from assistant_runner.run.summary import RunSummariser
 from assistant_runner.service.engines.base import Engine
@@ -133,6 +138,9 @@ async def open_runner(loaded: LoadedSettings) -> AsyncIterator[Runner]:
             notices.append(RECORDED_NOTICE)
         client = recorded_client() if settings.offline else guarded_client(allow_hosts=settings.allow_hosts)
         await stack.enter_async_context(client)
+        journal = _open_journal(loaded, notices)
+        if journal is not None:
+            stack.callback(journal.close)
         yield AssembledRunner(
             loaded,
             backend=backend,
@@ -141,6 +149,7 @@ async def open_runner(loaded: LoadedSettings) -> AsyncIterator[Runner]:
             engine_label=label,
             model=model,
             notices=tuple(notices),
+            journal=journal,
         )
 
 
@@ -157,7 +166,9 @@ class AssembledRunner:
         engine_label: str,
         model: str,
         notices: tuple[str, ...],
+        journal: Journal | None = None,
     ) -> None:
+        self._journal = journal
         self._loaded = loaded
         self._toolbox = toolbox
         self._client = client
@@ -184,29 +195,85 @@ class AssembledRunner:
             toolbox = load_tools(question.tools, folder=_tools_folder(self._loaded), cwd=Path.cwd())
         check_tool_choice(question.tool_choice, toolbox)
         assistant = await self._assistant(question, toolbox)
-        limits = question.limits or limits_of(self._loaded)
-        driver = Driver(self.backend, self._workshop(question, toolbox, assistant), limits=limits)
-        request = RunRequest(
-            assistant_id=assistant.id,
-            prompt=question.prompt,
-            thread_id=question.thread_id,
-            model=question.model,
-            instructions=question.instructions,
-            tool_choice=question.tool_choice,
-            parallel_tool_calls=question.parallel_tool_calls,
-            response_format=question.response_format,
-            temperature=question.temperature,
-            top_p=question.top_p,
-            max_prompt_tokens=question.max_prompt_tokens,
-            max_completion_tokens=question.max_completion_tokens,
-            metadata=question.metadata,
+        driver = self._driver(question, toolbox, assistant.id)
+        request = request_for(question, assistant.id)
+        recording = None
+        if self._journal is not None:
+            recording = self._journal.begin(
+                backend=self.backend.label,
+                prompt=question.prompt,
+                thread_id=question.thread_id,
+                about=about_run(self._loaded, question),
+            )
+        with recorded(recording, listener) as listen:
+            result = await driver.run(
+                request, listener=listen, pause_after=pause_after, whole_thread=whole_thread
+            )
+            if recording is not None:
+                recording.finish(result_record(result))
+        return result
+
+    async def resume(
+        self,
+        run: JournalRun,
+        *,
+        listener: Listener | None = None,
+        pause_after: int | None = None,
+        whole_thread: bool = False,
+        again: DecideUnknown | None = None,
+    ) -> RunResult:
+        """The completed run of the journal: nothing that is finished is done again.
+
+        `again`: whether a call that writes and whose outcome is unknown is to be made again.
+        UsageError if another process works on the run.
+        """
+        if self._journal is None:
+            raise UsageError("there is no journal", remedy="leave out --no-journal")
+        recording = self._journal.take_up(run)
+        memory = recall(self._journal.records(run.key))
+        with recorded(recording, listener) as listen:
+            question = question_of(run)
+            toolbox = self._toolbox
+            if question.tools is not None:
+                toolbox = load_tools(question.tools, folder=_tools_folder(self._loaded), cwd=Path.cwd())
+            if memory.request is None:
+                assistant = await self._assistant(question, toolbox)
+                request = request_for(question, assistant.id)
+            else:
+                request = request_of(memory.request)
+            driver = self._driver(question, toolbox, request.assistant_id, again=again)
+            result = await driver.resume(
+                memory, request, listener=listen, pause_after=pause_after, whole_thread=whole_thread
+            )
+            recording.finish(result_record(result))
+        return result
+
+    def _driver(
+        self,
+        question: Question,
+        toolbox: Toolbox,
+        assistant_id: str,
+        *,
+        again: DecideUnknown | None = None,
+    ) -> Driver:
+        settings = self._loaded.settings
+        policies = Policies(
+            if_active=settings.if_active,
+            restart_expired=settings.restart_expired,
+            on_interrupt=settings.on_interrupt,
+            resumable=self._journal is not None,
+            poll_interval_s=settings.poll_interval_s,
+            again=again,
         )
-        return await driver.run(
-            request, listener=listener, pause_after=pause_after, whole_thread=whole_thread
+        return Driver(
+            self.backend,
+            self._workshop(question, toolbox, assistant_id),
+            limits=question.limits or limits_of(self._loaded),
+            policies=policies,
         )
 
-    def _workshop(self, question: Question, toolbox: Toolbox, assistant: Assistant) -> Workshop:
-        summarise = RunSummariser(self.backend, assistant_id=assistant.id, model=question.model, by=None)
+    def _workshop(self, question: Question, toolbox: Toolbox, assistant_id: str) -> Workshop:
+        summarise = RunSummariser(self.backend, assistant_id=assistant_id, model=question.model, by=None)
 
         def context(call_id: str, tool: Tool, deadline_s: float, thread_id: str) -> ToolContext:
             return ToolContext(
@@ -232,6 +299,71 @@ class AssembledRunner:
                 else:
                     self._assistants[key] = await find_assistant(self.backend, reference)
             return self._assistants[key]
+
+
+def request_for(question: Question, assistant_id: str) -> RunRequest:
+    """The run that the question asks for."""
+    return RunRequest(
+        assistant_id=assistant_id,
+        prompt=question.prompt,
+        thread_id=question.thread_id,
+        model=question.model,
+        instructions=question.instructions,
+        tool_choice=question.tool_choice,
+        parallel_tool_calls=question.parallel_tool_calls,
+        response_format=question.response_format,
+        temperature=question.temperature,
+        top_p=question.top_p,
+        max_prompt_tokens=question.max_prompt_tokens,
+        max_completion_tokens=question.max_completion_tokens,
+        metadata=question.metadata,
+    )
+
+
+def about_run(loaded: LoadedSettings, question: Question) -> dict[str, Any]:
+    """What the journal keeps so that another process can take the run up: no secrets, headers left out."""
+    values = loaded.settings.model_dump(mode="json", exclude={"backend_headers"})
+    return {
+        "settings": {name: value for name, value in values.items() if loaded.origins[name] != "default"},
+        "folder": str(Path.cwd()),
+        "question": dataclass_document(question),
+    }
+
+
+def question_of(run: JournalRun) -> Question:
+    """The question of a journal's run."""
+    question: Question = TypeAdapter(Question).validate_python(run.about["question"])
+    return question
+
+
+@contextlib.contextmanager
+def recorded(recording: Recording | None, listener: Listener | None) -> Iterator[Listener | None]:
+    """A listener that writes each event to the journal, then tells the other; frees the run at the end."""
+    if recording is None:
+        yield listener
+        return
+
+    async def listen(event: RunEvent) -> None:
+        await recording.listen(event)
+        if listener is not None:
+            await listener(event)
+
+    try:
+        yield listen
+    finally:
+        with contextlib.suppress(ConfigurationError):  # what went wrong is told by what raised first
+            recording.release()
+
+
+def _open_journal(loaded: LoadedSettings, notices: list[str]) -> Journal | None:
+    """The journal; without one a run still works, and a notice says that it cannot be resumed."""
+    if not loaded.settings.journal:
+        return None
+    try:
+        return Journal(loaded.folders.state)
+    except ConfigurationError as error:
+        notices.append(f"no journal is kept, so runs cannot be resumed: {error.message}")
+        return None
 
 
 async def own_assistant(backend: Backend, toolbox: Toolbox, *, model: str) -> Assistant:

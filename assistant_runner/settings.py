@@ -69,7 +69,11 @@ class Settings(BaseModel):
     bad_rounds: int = 3
     output_cap: int = 400_000
     run_expires_s: int = 600
-    if_active: str = "fail"
+    if_active: Literal["fail", "wait", "cancel", "takeover"] = "fail"
+    restart_expired: bool = False
+    on_interrupt: Literal["cancel", "leave"] = "cancel"
+    poll_interval_s: float | None = None
+    journal: bool = True
 
     prices: dict[str, dict[str, float]] = {}
     """By model: `input` and `output` per million tokens, in any one currency."""

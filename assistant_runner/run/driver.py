@@ -44,13 +44,13 @@ from assistant_runner.run.events import (
 )
 from assistant_runner.run.journal import RunMemory, call_key
 from assistant_runner.run.loop import RunLoop, Workshop, total_usage, wait_cancelled
+from assistant_runner.run.records import request_document
 from assistant_runner.run.request import Limits, Round, RunRequest, RunResult
 from assistant_runner.run.results import function_result
 from assistant_runner.run.start import IfActive, RunStarter
 from assistant_runner.run.watch import RunWatcher, Sleep
-from assistant_runner.wire.base import WireObject
 from assistant_runner.wire.runs import Run
-from assistant_runner.wire.threads import Message, MessageCreate
+from assistant_runner.wire.threads import Message
 
 RATE_TRIES = RetryPolicy(attempts=3, base_s=2.0, cap_s=20.0, longest_s=60.0)
 CARRIED_CHARACTERS = 8000
@@ -478,23 +478,6 @@ class _Work:
         )
 
 
-def request_document(request: RunRequest) -> dict[str, Any]:
-    """The request as plain JSON, fields that are None left out; `request_of` reads it back."""
-
-    def plain(value: object) -> object:
-        if isinstance(value, WireObject | MessageCreate):
-            return value.document()
-        if isinstance(value, tuple | list):
-            return [plain(item) for item in value]
-        return value
-
-    return {
-        field.name: plain(getattr(request, field.name))
-        for field in dataclasses.fields(request)
-        if getattr(request, field.name) is not None
-    }
-
-
 def _rounds_of(memory: RunMemory) -> list[Round]:
     """The rounds that were submitted before; the one that was not is made again from its results."""
     rounds = []
@@ -531,6 +514,3 @@ def _ours_in(group: BaseExceptionGroup[BaseException]) -> AssistantRunnerError |
 
 async def _nobody(_event: object) -> None:
     return None
-
-
-__all__ = ["Driver", "Policies", "request_document"]
