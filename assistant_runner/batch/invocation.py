@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from assistant_runner.assembly import Question, Runner, open_runner
+from assistant_runner.assembly import Question, Runner, limits_of, open_runner
 from assistant_runner.backends.http import HttpBackend
 from assistant_runner.batch.budget import Budget, Spending
 from assistant_runner.batch.cache import AnswerCache
@@ -93,9 +93,15 @@ async def run_batch(
     """
     _check(request)
     with contextlib.ExitStack() as stack:
-        request = dataclasses.replace(request, source=_reread(request, stack))
         if request.output is not None:
             stack.enter_context(_locked(request.output))
+        request = dataclasses.replace(
+            request,
+            source=_reread(request, stack),
+            question=dataclasses.replace(
+                request.question, limits=request.question.limits or limits_of(loaded)
+            ),
+        )
         store = ResultStore(
             request.output,
             codec_for(request.output_form, request.output.name if request.output else ""),
@@ -108,6 +114,8 @@ async def run_batch(
         if cache:
             stack.callback(cache.close)
         async with opened(loaded) as runner:
+            for notice in runner.notices:
+                talk.say(notice)
             prints = await _fingerprints(request, loaded, runner, folder)
             batch = Batch(
                 request.source,
@@ -151,8 +159,10 @@ def _reread(request: BatchRequest, stack: contextlib.ExitStack) -> Source:
     readable = source.path is not None and (source.path.is_file() or not source.path.exists())
     if readable or not request.policy.scan:
         return source
-    copy = spool(source.path)
-    stack.callback(copy.unlink, missing_ok=True)
+    kept = state_folder(request.output) / "input" if request.output is not None else None
+    copy = spool(source.path, kept)
+    if kept is None:
+        stack.callback(copy.unlink, missing_ok=True)
     return dataclasses.replace(source, path=copy)
 
 

@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,8 +28,6 @@ class Shard:
     total: int
 
     def holds(self, key: str) -> bool:
-        import zlib
-
         return self.total == 1 or zlib.crc32(key.encode("utf-8", "replace")) % self.total == self.number - 1
 
 
@@ -91,9 +90,12 @@ def _standard_input() -> io.BufferedReader:
     return io.BufferedReader(stream)  # type: ignore[arg-type]
 
 
-def spool(path: Path | None) -> Path:
-    """A copy of what cannot be read twice: standard input (None), a pipe. The caller removes it."""
-    handle, name = tempfile.mkstemp(prefix="batch-input-")
+def spool(path: Path | None, to: Path | None) -> Path:
+    """A copy of what cannot be read twice: standard input (None), a pipe; in a new file if `to` is None."""
+    if to is None:
+        handle, name = tempfile.mkstemp(prefix="batch-input-")
+    else:
+        handle, name = os.open(to, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), str(to)
     with os.fdopen(handle, "wb") as copy:
         if path is None:
             shutil.copyfileobj(_standard_input(), copy)

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -78,7 +78,20 @@ def summary_table(progress: dict[str, Any]) -> Table:
     return table
 
 
-class PlainTalk:
+class _Closing:
+    """A talk is left at the end, however the end came."""
+
+    def close(self) -> None:
+        return None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class PlainTalk(_Closing):
     """Lines for logs: where it stands every ten seconds, and the summary."""
 
     def __init__(self, *, quiet: bool = False, every_s: float = PLAIN_EVERY_S) -> None:
@@ -101,7 +114,7 @@ class PlainTalk:
             print(f"batch: {line_of(progress)}", file=sys.stderr)
 
 
-class LiveTalk:
+class LiveTalk(_Closing):
     """A bar and a line that are drawn anew, at a terminal."""
 
     def __init__(self, console: Console) -> None:

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from assistant_runner import __version__
-from assistant_runner.cli import ask, doctor
+from assistant_runner.cli import ask, batch, doctor
 from assistant_runner.cli.edge import run_edge
 
 
@@ -63,6 +63,7 @@ def root(
 
 ask.register(app)
 doctor.register(app)
+batch.register(app)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -26,6 +26,7 @@ class FakeRunner:
     """Answers `re: PROMPT`; keeps what it was asked. `act` may wait, raise, or change the answer."""
 
     engine_label = "fake"
+    notices = ()
 
     def __init__(self, act: Callable[[Question, int], Any] | None = None) -> None:
         self.asked: list[Question] = []

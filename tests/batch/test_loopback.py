@@ -20,6 +20,7 @@ from bench.batch_server import Plan, Served
 
 class HttpRunner:
     engine_label = "http"
+    notices = ()
 
     def __init__(self, backend) -> None:
         self.backend = backend
