@@ -263,7 +263,8 @@ class _Work:
                 await asyncio.shield(asyncio.ensure_future(self._interrupted(error)))
             raise
 
-        text, notes = render_answer(messages)
+        last = [message for message in messages if message.id not in self.watcher.before_calls]
+        text, notes = render_answer(last or messages)
         self._warnings.extend(notes)
         ending = ending_of(run, partial=text)
         if ending is not None:

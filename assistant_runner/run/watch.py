@@ -30,7 +30,8 @@ EventStream = AbstractAsyncContextManager[AsyncIterator[StreamEvent]]
 class RunWatcher:
     """Watches one run through all its rounds; `messages` are the finished ones it saw, by id.
 
-    `whole` says that no stream broke: then `messages` are all that the run wrote.
+    `whole` says that no stream broke: then `messages` are all that the run wrote. `before_calls` are
+    the ids of those that came before a required action: words on the way, not the answer (row S0.10).
     `poll_interval_s`: a fixed wait between reads instead of hints and growth.
     """
 
@@ -49,6 +50,7 @@ class RunWatcher:
         self._interval_s = poll_interval_s
         self.run: Run | None = run
         self.messages: dict[str, Message] = {}
+        self.before_calls: set[str] = set()
         self.whole = run is None
         self._strange: set[str] = set()
         self._told: set[str] = set()
@@ -90,6 +92,8 @@ class RunWatcher:
             self.whole = False
         if self.run is None:
             raise ProtocolError("the stream ended before it told of a run", remedy="ask the backend's owner")
+        if self.run.status == "requires_action":
+            self.before_calls.update(self.messages)
         if self.run.is_terminal or (self._asks(self.run) and not self._is_stale(self.run, answered)):
             return self.run
         return await self.poll(answered=answered)

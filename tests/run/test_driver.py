@@ -284,3 +284,13 @@ async def _page(*messages):
     from assistant_runner.wire.threads import Message
 
     return Page[Message](data=list(messages))
+
+
+async def test_row_s0_10_words_before_a_call_are_kept_but_are_not_the_answer():
+    said = StreamEvent("thread.message.completed", message_object("Okay, let's look."))
+    backend = ScriptedBackend([said, *asks(call("get_weather", '{"city": "a"}'))], answers("16 degrees"))
+
+    result = await driver(backend, get_weather).run(REQUEST)
+
+    assert result.text == "16 degrees"
+    assert [message.text() for message in result.messages] == ["Okay, let's look.", "16 degrees"]
