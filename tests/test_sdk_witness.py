@@ -38,7 +38,9 @@ async def outputs_for(run) -> list[dict[str, str]]:
         outputs = []
         for entry in route(Run.model_validate(run.to_dict()), default_tools()).entries:
             assert isinstance(entry, RoutedCall)
-            context = ToolContext(tool_call_id=entry.tool_call_id, http=http, environ={}, deadline_s=5)
+            context = ToolContext(
+                tool_call_id=entry.tool_call_id, http=http, environ={}, deadline_s=5, recorded=True
+            )
             outcome = await ToolGate().call(entry.tool, entry.arguments, context)
             outputs.append({"tool_call_id": entry.tool_call_id, "output": json.dumps(outcome.content)})
         return outputs
