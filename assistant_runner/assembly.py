@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from assistant_runner.backends.base import Backend
 from assistant_runner.backends.connect import open_http
 from assistant_runner.backends.embedded import open_embedded
-from assistant_runner.errors import ConfigurationError, UsageError
+from assistant_runner.errors import ConfigurationError, NotFound, UsageError
 from assistant_runner.run.dispatch import DecideUnknown
 from assistant_runner.run.driver import Driver, Policies
 from assistant_runner.run.events import Listener, RunEvent
@@ -247,6 +247,16 @@ class AssembledRunner:
             )
             recording.finish(result_record(result))
         return result
+
+    async def take_up(self, run_id: str, *, listener: Listener | None = None) -> RunResult | None:
+        """As `resume`, by the run's id; None if the journal does not know it."""
+        if self._journal is None:
+            return None
+        try:
+            run = self._journal.find(run_id)
+        except NotFound:
+            return None
+        return await self.resume(run, listener=listener)
 
     def _driver(
         self,

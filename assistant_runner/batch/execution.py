@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from assistant_runner.assembly import Question, Runner
 from assistant_runner.batch.budget import Spending
@@ -31,10 +31,11 @@ from assistant_runner.errors import (
     HumanNeeded,
     RateLimited,
     RequestRejected,
+    RunError,
     RunFailed,
     RunTimedOut,
 )
-from assistant_runner.run.events import CallStarted, RunEvent, RunStarted
+from assistant_runner.run.events import CallStarted, Listener, RunEvent, RunStarted
 from assistant_runner.run.request import RunResult
 
 OnError = Literal["skip", "stop", "route"]
@@ -158,6 +159,8 @@ class Batch:
             found = self._store.index.get(row.key)
             if found is None or not self._keeps(self._judged(row), found):
                 broken = True
+                if found is not None:
+                    self._reopen(row, found)
                 continue
             self._store.index.keep(row.key)
             if found.status == "ok" and found.fingerprint != self._fingerprint(row.asks.get("assistant")):
@@ -200,6 +203,12 @@ class Batch:
             return False
         return found.status == "ok" or not self._policy.retry_failed
 
+    def _reopen(self, row: Row, found: Found) -> None:
+        """A row that waits for a person goes on with its run, any other begins a new one."""
+        paused = found.status == "paused" and found.content_hash == row.content_hash
+        run_id = str(self._store.read(found).get("run_id") or "") if paused else ""
+        self._store.begin(row.key, run_id, row.content_hash)
+
     # -- the run -------------------------------------------------------------------------------------
 
     async def run(self, runner: Runner) -> None:
@@ -220,6 +229,8 @@ class Batch:
             if self._tasks:
                 await asyncio.wait(self._tasks)
             self._store.finish(complete=self._drained and self._failure is None)
+            if self._drained and self._failure is None and not self.tally.left + self.tally.paused:
+                self._store.forget_begun()
             if self._doubled is not None:
                 self._doubled.close()
 
@@ -389,13 +400,17 @@ class Batch:
         question = row_question(row, self._question)
         began_at, began = time.time(), time.monotonic()
         attempt = 0
+        begun = self._store.index.begun(row.key, row.content_hash)
         while True:
             attempt += 1
-            watch = _Watch(self.limiter)
+            watch = _Watch(self.limiter, lambda run_id: self._store.begin(row.key, run_id, row.content_hash))
             try:
-                result = await self._runner.ask(question, listener=watch)
+                result = await self._take_up(begun, watch) if begun else None
+                if result is None:
+                    result = await self._runner.ask(question, listener=watch)
             except AssistantRunnerError as error:
-                if await self._again(error, watch, attempt, began):
+                begun = _still_open(error, watch.run_id or begun)
+                if await self._again(error, watch, attempt, began, resumable=begun is not None):
                     continue
                 if self._is_everybodys(error, row):
                     self.halt(Stop(error.exit_status, error.message, error))
@@ -410,15 +425,24 @@ class Batch:
             document["attempts"] = attempt
             return document
 
-    async def _again(self, error: AssistantRunnerError, watch: "_Watch", attempt: int, began: float) -> bool:
-        """Whether to ask once more, after the wait that this error calls for.
+    async def _take_up(self, run_id: str, watch: "_Watch") -> RunResult | None:
+        """The result of a run that was left open; None if it cannot be taken up and did no harm."""
+        if not isinstance(self._runner, Resumer):
+            return None
+        return await self._runner.take_up(run_id, listener=watch)
 
-        A row whose tools may have written is not started anew.
+    async def _again(
+        self, error: AssistantRunnerError, watch: "_Watch", attempt: int, began: float, *, resumable: bool
+    ) -> bool:
+        """Whether to go on once more, after the wait that this error calls for.
+
+        A row whose tools may have written is taken up again, or not at all.
         """
         waited = time.monotonic() - began
+        wrote = watch.wrote and not (resumable and isinstance(self._runner, Resumer))
         if is_refusal(error):
             hint = getattr(error, "retry_after_s", None)
-            if _quota_used_up(error) or watch.wrote or waited > self._policy.patience_s:
+            if _quota_used_up(error) or wrote or waited > self._policy.patience_s:
                 self.limiter.refuse(hint)
                 return False
             return await self.limiter.refused(hint)
@@ -426,7 +450,7 @@ class Batch:
         if kind is None:
             return False
         self.limiter.troubled(kind)
-        if kind == "timeout" or watch.wrote or attempt > self._policy.retries:
+        if kind == "timeout" or wrote or attempt > self._policy.retries:
             return False
         await self.limiter.step_out(min(8.0, 0.25 * 2 ** (attempt - 1)))
         return True
@@ -488,22 +512,39 @@ class Batch:
         return 6 if tally.paused else 0
 
 
+@runtime_checkable
+class Resumer(Protocol):
+    """A runner with a journal."""
+
+    async def take_up(self, run_id: str, *, listener: Listener | None = None) -> RunResult | None:
+        """The completed run with this id, nothing done twice; None if it is not known."""
+        ...
+
+
+def _still_open(error: AssistantRunnerError, run_id: str | None) -> str | None:
+    """The run, if this error did not end it."""
+    return None if isinstance(error, RunError) and not isinstance(error, HumanNeeded) else run_id
+
+
 _OWN = frozenset({"index", "line", "id", "key", "passed", "checks", "content_hash", "original"})
 
 
 class _Watch:
     """What a row's run did so far, for the question whether it may be started anew."""
 
-    def __init__(self, limiter: Limiter) -> None:
+    def __init__(self, limiter: Limiter, begin: Callable[[str], None]) -> None:
         self.run_id: str | None = None
         self.thread_id: str | None = None
         self.wrote = False
         self._limiter = limiter
+        self._begin = begin
 
     async def __call__(self, event: RunEvent) -> None:
         if isinstance(event, RunStarted):
             if self.run_id is None:
                 self._limiter.accepted()
+            if event.run_id != self.run_id:
+                self._begin(event.run_id)
             self.run_id, self.thread_id = event.run_id, event.thread_id
         elif isinstance(event, CallStarted) and event.effects == "write":
             self.wrote = True

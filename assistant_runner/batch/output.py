@@ -8,6 +8,8 @@ written, then cut off) and flow back in order. Answers that no input row asks fo
 `superseded.jsonl`.
 """
 
+import contextlib
+import json
 import os
 import sqlite3
 import tempfile
@@ -52,6 +54,7 @@ class Index:
             "CREATE TABLE found (key TEXT PRIMARY KEY, place TEXT, ordinal INTEGER, offset INTEGER,"
             " length INTEGER, status TEXT, hash TEXT, fingerprint TEXT, kept INTEGER) WITHOUT ROWID"
         )
+        self._db.execute("CREATE TABLE begun (key TEXT PRIMARY KEY, run_id TEXT, hash TEXT) WITHOUT ROWID")
         self._db.execute("BEGIN")
 
     def add(self, key: str, found: Found, *, replace: bool) -> bool:
@@ -78,6 +81,16 @@ class Index:
             (key,),
         ).fetchone()
         return Found(*row) if row else None
+
+    def add_begun(self, key: str, run_id: str, content_hash: str) -> None:
+        self._db.execute("INSERT OR REPLACE INTO begun VALUES (?, ?, ?)", (key, run_id, content_hash))
+
+    def begun(self, key: str, content_hash: str) -> str | None:
+        """The run that an earlier invocation began for this row, as it still is."""
+        row = self._db.execute(
+            "SELECT run_id FROM begun WHERE key = ? AND hash = ?", (key, content_hash)
+        ).fetchone()
+        return str(row[0]) if row and row[0] else None
 
     def keep(self, key: str) -> None:
         self._db.execute("UPDATE found SET kept = 1 WHERE key = ?", (key,))
@@ -148,6 +161,7 @@ class ResultStore:
                 raise _cannot_write(output, error) from None
             self._header_due = bool(codec.header) and os.fstat(self._out).st_size == 0
         self._errors = _open(errors) if errors else None
+        self._begun = _open(self._folder / "begun.jsonl") if self._folder else None
         self._pending_size = os.fstat(self._pending).st_size
 
     # -- what an earlier run left -------------------------------------------------------------------
@@ -160,6 +174,7 @@ class ResultStore:
         self._load(_child(self._folder, "pending.jsonl"), self._jsonl, self._pending, "pending")
         if self._errors is not None and self._errors_path is not None:
             self._load(self._errors_path, self._jsonl, self._errors, "errors")
+        self._load_begun(_child(self._folder, "begun.jsonl"))
         self._pending_size = os.fstat(self._pending).st_size
         self._header_due = bool(self._codec.header) and os.fstat(self._out).st_size == 0
         return sum(self.index.count(place) for place in ("output", "pending", "errors"))
@@ -198,6 +213,13 @@ class ResultStore:
             raise _not_ours(path, 1)
         if good < size:
             os.ftruncate(handle, good)
+
+    def _load_begun(self, path: Path) -> None:
+        with path.open("rb") as stream:
+            for line in stream:
+                with contextlib.suppress(ValueError, KeyError, TypeError):
+                    begun = json.loads(line)
+                    self.index.add_begun(begun["key"], begun["run_id"], begun["content_hash"])
 
     def _may_replace(self, key: str) -> bool:
         """Within the pending file the last row of a key counts; OUTPUT goes before the pending file."""
@@ -303,6 +325,13 @@ class ResultStore:
             with path.open("rb") as stream:
                 for ordinal, (offset, data) in enumerate(codec.split(stream)):
                     yield place, data, codec.decode(data), offset, ordinal
+
+    def begin(self, key: str, run_id: str, content_hash: str) -> None:
+        """Note that this run works on the row, so that a killed batch takes it up again; "": none does."""
+        if self._begun is not None:
+            self.index.add_begun(key, run_id, content_hash)
+            note = {"key": key, "run_id": run_id, "content_hash": content_hash}
+            _write(self._begun, self._jsonl.encode(note))
 
     # -- new rows ------------------------------------------------------------------------------------
 
@@ -421,8 +450,13 @@ class ResultStore:
         os.lseek(self._pending, 0, os.SEEK_SET)
         self._pending_size = 0
 
+    def forget_begun(self) -> None:
+        """No row is under way any more."""
+        if self._begun is not None:
+            os.ftruncate(self._begun, 0)
+
     def close(self) -> None:
-        for handle in (self._out, self._pending, self._errors):
+        for handle in (self._out, self._pending, self._errors, self._begun):
             if handle is not None:
                 os.close(handle)
         self.index.close()

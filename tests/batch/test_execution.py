@@ -14,7 +14,7 @@ from assistant_runner.errors import (
     RequestRejected,
     RunFailed,
 )
-from tests.batch.conftest import FakeRunner
+from tests.batch.conftest import FakeRunner, result
 
 
 def fail_on(*prompts, error=lambda: RunFailed("the run failed", run_id="run_x")):
@@ -283,3 +283,59 @@ async def test_an_unknown_expectation_is_a_problem_of_its_row(bench):
 
     assert runner.asked == []
     assert "unknown expectation 'containz'" in bench.rows()[0]["error"]["message"]
+
+
+class JournalledRunner(FakeRunner):
+    """Knows how to take up runs."""
+
+    def __init__(self, act=None) -> None:
+        super().__init__(act)
+        self.taken_up: list[str] = []
+
+    async def take_up(self, run_id, *, listener=None):
+        self.taken_up.append(run_id)
+        return result(f"taken up {run_id}", run_id=run_id)
+
+
+async def test_a_run_that_a_killed_batch_left_open_is_taken_up_not_started_anew(bench):
+    bench.write({"id": "a", "prompt": "a"}, {"id": "b", "prompt": "b"})
+    hold = asyncio.Event()
+    runner = JournalledRunner(lambda question, n: hold.wait() if question.prompt == "b" else None)
+    task = asyncio.create_task(bench.go(runner))
+    while runner.in_flight != 1 or len(runner.asked) < 2:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+
+    await bench.go(again := JournalledRunner())
+
+    assert (again.asked, again.taken_up) == ([], ["run_1"])
+    assert [row["answer"] for row in bench.rows()] == ["re: a", "taken up run_1"]
+
+
+async def test_a_paused_row_goes_on_with_its_run_and_a_failed_one_begins_anew(bench):
+    bench.write({"prompt": "p"}, {"prompt": "f"})
+
+    def act(question, number):
+        if question.prompt == "p":
+            raise HumanNeeded("who?", run_id="run_0")
+        raise RunFailed("no", run_id="run_1")
+
+    await bench.go(JournalledRunner(act), workers=1)
+
+    await bench.go(again := JournalledRunner(), retry_failed=True)
+
+    assert (again.taken_up, again.prompts) == (["run_0"], ["f"])
+
+
+async def test_trouble_in_the_middle_of_a_run_goes_on_with_that_run(bench):
+    bench.write({"prompt": "a"})
+    broken = [BackendUnreachable("reset")]
+
+    def act(question, number):
+        if broken:
+            raise broken.pop()
+
+    status = await bench.go(runner := JournalledRunner(act))
+
+    assert (status, len(runner.asked), runner.taken_up) == (0, 1, ["run_0"])
