@@ -125,6 +125,23 @@ async def resolve_assistant(
     return Resolved(await _by_name(backend, reference))
 
 
+async def look_up(backend: Backend, reference: str, spec: AssistantSpec | None, *, state: Path) -> Resolved:
+    """As `resolve_assistant`, but nothing is made or changed: a file must have been applied."""
+    if spec is None:
+        if reference.startswith("asst_"):
+            return Resolved(await backend.retrieve_assistant(reference.split(":", 1)[0]))
+        return Resolved(await _by_name(backend, reference))
+    for path in (spec.folder / LOCK_NAME, lock_for(spec, state)):
+        record = read_lock(path).of(backend.label).assistants.get(spec.identity)
+        if record:
+            return Resolved(await backend.retrieve_assistant(record.id), spec)
+    raise NotFound(
+        f"{spec.name!r} of {spec.source} was never applied to {backend.label}",
+        status_code=404,
+        remedy=f"assistant-runner assistant apply {spec.source}",
+    )
+
+
 async def ensure_assistant(
     backend: Backend, spec: AssistantSpec, *, state: Path, options: PlanOptions, report: Report = quiet
 ) -> Assistant:
