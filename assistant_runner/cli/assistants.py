@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from assistant_runner.setup.apply import Applier, Progress, Report
     from assistant_runner.setup.model import AssistantSpec
     from assistant_runner.setup.plan import Plan, PlanOptions
+    from assistant_runner.tooling.registry import Toolbox
 
 app = typer.Typer(help="Assistants as code: files that become working assistants.", no_args_is_help=True)
 
@@ -116,9 +117,7 @@ def apply(
     documents: list[dict[str, Any]] = []
 
     async def work() -> None:
-        groups = _groups(
-            path, profile, only, backend, data, model, choices, guard=True, timeout_s=index_timeout
-        )
+        groups = _groups(target, choices, guard=True, timeout_s=index_timeout)
         async for applier, specs, options in groups:
             found = await applier.plan(specs, options, prune=prune)
             if not as_json:
@@ -155,9 +154,7 @@ def drift(
 
     async def work() -> "list[Drift]":
         found = []
-        async for applier, specs, options in _groups(
-            path, profile, only, backend, data, model, {"recreate": True}
-        ):
+        async for applier, specs, options in _groups(target, {"recreate": True}):
             found += await find_drift(applier, specs, options)
         return found
 
@@ -255,9 +252,7 @@ def destroy(
     done: dict[str, list[str]] = {}
 
     async def work() -> None:
-        async for applier, specs, _ in _groups(
-            path, None, only, backend, data, None, {}, guard=True, checked=False
-        ):
+        async for applier, specs, _ in _groups(target, {}, guard=True, checked=False):
             names = {applier.name_of(spec.source) for spec in specs}
             chosen = {spec.identity for spec in specs}
             recorded = [
@@ -315,33 +310,37 @@ async def _groups(
     from assistant_runner.setup.load import load_assistant_file
     from assistant_runner.setup.lock import LOCK_NAME, guarded, read_lock
     from assistant_runner.setup.plan import PlanOptions
-    from assistant_runner.setup.tools import definitions_from, load_spec_tools
+    from assistant_runner.setup.tools import definitions_from, open_spec_tools
 
     found = load_assistant_file(target.path, environ=os.environ, profile=target.profile)
     specs = _chosen(found, target.only)
     grouped: dict[str, tuple[LoadedSettings, Path, list[AssistantSpec]]] = {}
-    for spec in specs:
-        loaded = _settings(target.backend, target.data, model=target.model, spec=spec)
-        if checked:
-            load_spec_tools(spec, folder=_tools_folder(loaded))
-        settings = loaded.settings
-        key = json.dumps([str(spec.folder.resolve()), settings.model_dump(mode="json")], sort_keys=True)
-        grouped.setdefault(key, (loaded, spec.folder, []))[2].append(spec)
-    for loaded, folder, members in grouped.values():
-        options = PlanOptions(
-            define=definitions_from(_tools_folder(loaded)),
-            default_model=loaded.settings.model,
-            aliases=loaded.settings.model_aliases,
-            **choices,
-        )
-        lock_path = folder / LOCK_NAME
-        async with _open(loaded) as opened:
-            with _progress() as report:
-                if guard:
-                    with guarded(lock_path, loaded.folders.state / "guards") as lock:
-                        yield Applier(opened, lock, report, index_timeout_s=timeout_s), members, options
-                else:
-                    yield Applier(opened, read_lock(lock_path), report), members, options
+    async with AsyncExitStack() as stack:
+        boxes: dict[str, Toolbox] = {}
+        for spec in specs:
+            loaded = _settings(target.backend, target.data, model=target.model, spec=spec)
+            if checked:
+                tools = open_spec_tools(spec, environ=os.environ, folder=_tools_folder(loaded))
+                boxes[spec.identity] = await stack.enter_async_context(tools)
+            settings = loaded.settings.model_dump(mode="json")
+            key = json.dumps([str(spec.folder.resolve()), settings], sort_keys=True)
+            grouped.setdefault(key, (loaded, spec.folder, []))[2].append(spec)
+        for loaded, folder, members in grouped.values():
+            options = PlanOptions(
+                define=definitions_from(_tools_folder(loaded), boxes=boxes),
+                default_model=loaded.settings.model,
+                aliases=loaded.settings.model_aliases,
+                **choices,
+            )
+            opened = await stack.enter_async_context(_open(loaded))
+            report = stack.enter_context(_progress())
+            path = folder / LOCK_NAME
+            lock = (
+                stack.enter_context(guarded(path, loaded.folders.state / "guards"))
+                if guard
+                else read_lock(path)
+            )
+            yield Applier(opened, lock, report, index_timeout_s=timeout_s), members, options
 
 
 def _chosen(specs: "list[AssistantSpec]", only: list[str] | None) -> "list[AssistantSpec]":

@@ -85,15 +85,10 @@ def _show_change(change: "FieldChange", *, new: bool, verbose: bool) -> None:
     if new:
         typer.secho(f"    {change.name}: {_short(change.after, verbose)}", fg="green")
         return
-    if (
-        isinstance(change.before, str)
-        and isinstance(change.after, str)
-        and "\n" in change.before + change.after
-    ):
+    before, after = change.before, change.after
+    if isinstance(before, str) and isinstance(after, str) and "\n" in before + after:
         typer.echo(f"    {change.name}:{hand}")
-        for line in difflib.unified_diff(
-            change.before.splitlines(), change.after.splitlines(), lineterm="", n=1
-        ):
+        for line in difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1):
             if not line.startswith(("---", "+++", "@@")):
                 colour = "green" if line.startswith("+") else "red" if line.startswith("-") else None
                 typer.secho(f"      {line}", fg=colour)
@@ -101,11 +96,10 @@ def _show_change(change: "FieldChange", *, new: bool, verbose: bool) -> None:
     if change.name == "tools":
         _show_tools(change, hand)
         return
-    before, after = _short(change.before, verbose), _short(change.after, verbose)
     typer.echo(f"    {change.name}: ", nl=False)
-    typer.secho(before, fg="red", nl=False)
+    typer.secho(_short(before, verbose), fg="red", nl=False)
     typer.echo(" → ", nl=False)
-    typer.secho(after, fg="green", nl=False)
+    typer.secho(_short(after, verbose), fg="green", nl=False)
     typer.echo(hand)
 
 

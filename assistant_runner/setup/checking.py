@@ -69,10 +69,13 @@ class Entry(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _settle_types(cls, data: Any) -> Any:
-        if not isinstance(data, Mapping):
-            return data
-        wanted = {field.alias or name: field.annotation for name, field in cls.model_fields.items()}
-        return {key: coerce(wanted.get(key, Any), value) for key, value in data.items()}
+        return coerce_fields(cls, data) if isinstance(data, Mapping) else data
+
+
+def coerce_fields(model: type[BaseModel], data: Mapping[str, Any]) -> dict[str, Any]:
+    """The data of a model with the open types of each field decided by its annotation."""
+    wanted = {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+    return {key: coerce(wanted.get(key, Any), value) for key, value in data.items()}
 
 
 def coerce(annotation: Any, value: Any) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assistant_runner.setup.checking import check, describe
+from assistant_runner.setup.checking import check, coerce_fields, describe, parse_duration
 from assistant_runner.setup.document import (
     KeyPath,
     Leaf,
@@ -21,6 +21,7 @@ from assistant_runner.setup.document import (
     Written,
     dotted,
     expand_text,
+    place_of,
     plain,
     settle,
 )
@@ -36,6 +37,7 @@ from assistant_runner.setup.model import (
     ToolUse,
 )
 from assistant_runner.setup.strict import check_strict, make_strict, text_enums
+from assistant_runner.tooling.entries import ENTRY_MODELS
 from assistant_runner.wire.tools import (
     JSONSchemaFormat,
     NamedToolChoice,
@@ -264,12 +266,31 @@ def _read_keyed(
         return ToolUse(key, entry, place, dotted(at)) if entry else None
     if key == "function":
         return _function(inner, at, problems, fix_schemas=fix_schemas)
-    near = difflib.get_close_matches(key, [*HOSTED, "function"], n=1, cutoff=0.8)
+    if key in ENTRY_MODELS:
+        return _entry(key, inner, place, at, problems)
+    near = difflib.get_close_matches(key, [*HOSTED, *ENTRY_MODELS, "function"], n=1, cutoff=0.8)
     if near:
         problems.append(Problem(place, dotted(at), f"no such tool; did you mean {near[0]!r}?"))
         return None
     entry = check(LocalTool, inner, at, problems, data={**_map_or_empty(inner), "tool": key})
     return ToolUse("local", entry, place, dotted(at)) if entry else None
+
+
+def _entry(key: str, inner: Node, place: Place, at: KeyPath, problems: list[Problem]) -> ToolUse | None:
+    """A tool without Python, as the tool kit describes it; `timeout` is a duration here."""
+    model = ENTRY_MODELS[key]
+    data = _map_or_empty(inner)
+    if isinstance(data, dict):
+        if isinstance(data.get("parameters"), dict):
+            data["parameters"] = text_enums(data["parameters"])
+        if "timeout" in data and "timeout_s" not in data:
+            try:
+                data["timeout_s"] = parse_duration(settle(data.pop("timeout")))
+            except ValueError as error:
+                problems.append(Problem(place_of(inner, ("timeout",)), dotted((*at, "timeout")), str(error)))
+        data = coerce_fields(model, data)
+    entry = check(model, inner, at, problems, data=data)
+    return ToolUse(key, entry, place, dotted(at)) if entry else None
 
 
 def _map_or_empty(node: Node) -> Any:
