@@ -23,7 +23,7 @@ from assistant_runner.backends.embedded import open_embedded
 from assistant_runner.errors import ConfigurationError, NotFound, UsageError
 from assistant_runner.run.dispatch import DecideUnknown
 from assistant_runner.run.driver import Driver, Policies
-from assistant_runner.run.events import Listener, RunEvent
+from assistant_runner.run.events import Listener, RunEvent, Warned
 from assistant_runner.run.journal import Journal, JournalRun, Recording, recall
 from assistant_runner.run.loop import Workshop
 from assistant_runner.run.records import dataclass_document, request_of, result_record
@@ -32,7 +32,11 @@ from assistant_runner.run.summary import RunSummariser
 from assistant_runner.service.engines.base import Engine
 from assistant_runner.service.engines.choose import choose_engine
 from assistant_runner.service.settings import ServiceSettings
-from assistant_runner.settings import LoadedSettings
+from assistant_runner.settings import LoadedSettings, lay_assistant_file
+from assistant_runner.setup.model import AssistantSpec
+from assistant_runner.setup.plan import PlanOptions
+from assistant_runner.setup.resolve import compare_tools, ensure_assistant, find_assistant, find_spec
+from assistant_runner.setup.tools import definitions_from, open_spec_tools
 from assistant_runner.tooling.contract import Tool, ToolContext
 from assistant_runner.tooling.fetcher import guarded_client
 from assistant_runner.tooling.gate import ToolGate
@@ -107,14 +111,21 @@ async def open_runner(loaded: LoadedSettings) -> AsyncIterator[Runner]:
 
     UsageError or ConfigurationError for settings that do not fit together, before any request.
     """
-    settings = loaded.settings
     cwd = Path.cwd()
     notices: list[str] = []
+    spec, note = find_spec(loaded.settings.assistant, cwd=cwd, environ=loaded.environ)
+    if spec is not None:
+        loaded = lay_assistant_file(loaded, str(spec.source), spec.settings_layer())
+        notices += [note] if note else []
+    settings = loaded.settings
     async with AsyncExitStack() as stack:
-        if settings.tools is None:
-            toolbox = default_tools()
-        else:
+        if settings.tools is not None:
             toolbox = load_tools(settings.tools, folder=_tools_folder(loaded), cwd=cwd)
+        elif spec is not None:
+            opening = open_spec_tools(spec, environ=loaded.environ, folder=_tools_folder(loaded))
+            toolbox = await stack.enter_async_context(opening)
+        else:
+            toolbox = default_tools()
         if settings.backend == "embedded":
             engine = await _open_engine(loaded)
             stack.push_async_callback(engine.aclose)
@@ -144,13 +155,23 @@ async def open_runner(loaded: LoadedSettings) -> AsyncIterator[Runner]:
         yield AssembledRunner(
             loaded,
             backend=backend,
-            toolbox=toolbox,
+            shelf=Shelf(toolbox, ToolGate(policy=spec.policy if spec else None), spec),
+            stack=stack,
             client=client,
             engine_label=label,
             model=model,
             notices=tuple(notices),
             journal=journal,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """What runs of one assistant are made with: its tools, its gate, and its file if it came from one."""
+
+    toolbox: Toolbox
+    gate: ToolGate
+    spec: AssistantSpec | None = None
 
 
 class AssembledRunner:
@@ -161,7 +182,8 @@ class AssembledRunner:
         loaded: LoadedSettings,
         *,
         backend: Backend,
-        toolbox: Toolbox,
+        shelf: Shelf,
+        stack: AsyncExitStack,
         client: httpx.AsyncClient,
         engine_label: str,
         model: str,
@@ -170,9 +192,10 @@ class AssembledRunner:
     ) -> None:
         self._journal = journal
         self._loaded = loaded
-        self._toolbox = toolbox
+        self._shelf = shelf
+        self._shelves: dict[str, Shelf] = {}
+        self._stack = stack
         self._client = client
-        self._gate = ToolGate()
         self._assistants: dict[str, Assistant] = {}
         self._choosing = asyncio.Lock()
         self._model = model
@@ -190,13 +213,14 @@ class AssembledRunner:
     ) -> RunResult:
         if not question.prompt.strip():
             raise UsageError("the prompt is empty", remedy="give a question")
-        toolbox = self._toolbox
-        if question.tools is not None:
-            toolbox = load_tools(question.tools, folder=_tools_folder(self._loaded), cwd=Path.cwd())
-        check_tool_choice(question.tool_choice, toolbox)
-        assistant = await self._assistant(question, toolbox)
-        driver = self._driver(question, toolbox, assistant.id)
-        request = request_for(question, assistant.id)
+        shelf = await self._shelf_of(question)
+        check_tool_choice(question.tool_choice, shelf.toolbox)
+        assistant = await self._assistant(question, shelf)
+        if listener is not None:
+            for message in tool_warnings(assistant, shelf.toolbox):
+                await listener(Warned(message))
+        driver = self._driver(question, shelf, assistant.id)
+        request = request_for(question, assistant.id, shelf.spec)
         recording = None
         if self._journal is not None:
             recording = self._journal.begin(
@@ -233,15 +257,13 @@ class AssembledRunner:
         memory = recall(self._journal.records(run.key))
         with recorded(recording, listener) as listen:
             question = question_of(run)
-            toolbox = self._toolbox
-            if question.tools is not None:
-                toolbox = load_tools(question.tools, folder=_tools_folder(self._loaded), cwd=Path.cwd())
+            shelf = await self._shelf_of(question)
             if memory.request is None:
-                assistant = await self._assistant(question, toolbox)
-                request = request_for(question, assistant.id)
+                assistant = await self._assistant(question, shelf)
+                request = request_for(question, assistant.id, shelf.spec)
             else:
                 request = request_of(memory.request)
-            driver = self._driver(question, toolbox, request.assistant_id, again=again)
+            driver = self._driver(question, shelf, request.assistant_id, again=again)
             result = await driver.resume(
                 memory, request, listener=listen, pause_after=pause_after, whole_thread=whole_thread
             )
@@ -261,7 +283,7 @@ class AssembledRunner:
     def _driver(
         self,
         question: Question,
-        toolbox: Toolbox,
+        shelf: Shelf,
         assistant_id: str,
         *,
         again: DecideUnknown | None = None,
@@ -275,14 +297,17 @@ class AssembledRunner:
             poll_interval_s=settings.poll_interval_s,
             again=again,
         )
+        limits = question.limits or limits_of(self._loaded)
+        if shelf.spec is not None and shelf is not self._shelf:
+            limits = shelf.spec.limits.over(limits)
         return Driver(
             self.backend,
-            self._workshop(question, toolbox, assistant_id),
-            limits=question.limits or limits_of(self._loaded),
+            self._workshop(question, shelf, assistant_id),
+            limits=limits,
             policies=policies,
         )
 
-    def _workshop(self, question: Question, toolbox: Toolbox, assistant_id: str) -> Workshop:
+    def _workshop(self, question: Question, shelf: Shelf, assistant_id: str) -> Workshop:
         summarise = RunSummariser(self.backend, assistant_id=assistant_id, model=question.model, by=None)
 
         def context(call_id: str, tool: Tool, deadline_s: float, thread_id: str) -> ToolContext:
@@ -297,30 +322,76 @@ class AssembledRunner:
                 thread_id=thread_id,
             )
 
-        return Workshop(tools=toolbox, gate=self._gate, context_for=context)
+        return Workshop(tools=shelf.toolbox, gate=shelf.gate, context_for=context)
 
-    async def _assistant(self, question: Question, toolbox: Toolbox) -> Assistant:
+    async def _shelf_of(self, question: Question) -> Shelf:
+        """The question's tools and gate: its own tools, else its assistant file's, else the runner's."""
+        shelf, asked = self._shelf, question.assistant
+        if asked is not None and asked != self._loaded.settings.assistant:
+            async with self._choosing:
+                if asked not in self._shelves:
+                    self._shelves[asked] = await self._open_shelf(asked)
+            shelf = self._shelves[asked]
+        if question.tools is None:
+            return shelf
+        tools = load_tools(question.tools, folder=_tools_folder(self._loaded), cwd=Path.cwd())
+        return Shelf(tools, shelf.gate, shelf.spec)
+
+    async def _open_shelf(self, reference: str) -> Shelf:
+        spec, _ = find_spec(reference, cwd=Path.cwd(), environ=self._loaded.environ)
+        if spec is None:
+            return Shelf(self._shelf.toolbox, self._shelf.gate)
+        opening = open_spec_tools(spec, environ=self._loaded.environ, folder=_tools_folder(self._loaded))
+        return Shelf(await self._stack.enter_async_context(opening), ToolGate(policy=spec.policy), spec)
+
+    async def _assistant(self, question: Question, shelf: Shelf) -> Assistant:
+        """The question's assistant; made or updated first if it comes from a file."""
         reference = question.assistant or self._loaded.settings.assistant
-        key = json.dumps([reference, toolbox.names()])
+        key = json.dumps([reference, shelf.toolbox.names()])
         async with self._choosing:  # many questions at once share one assistant
             if key not in self._assistants:
-                if reference is None:
+                if shelf.spec is not None:
+                    self._assistants[key] = await self._ensure(shelf.spec)
+                elif reference is None:
+                    toolbox = shelf.toolbox
                     self._assistants[key] = await own_assistant(self.backend, toolbox, model=self._model)
                 else:
                     self._assistants[key] = await find_assistant(self.backend, reference)
             return self._assistants[key]
 
+    async def _ensure(self, spec: AssistantSpec) -> Assistant:
+        """The assistant of a file; its own tools are what it offers, whatever a question brings."""
+        folder = _tools_folder(self._loaded)
+        boxes = {one.spec.identity: one.toolbox for one in (self._shelf, *self._shelves.values()) if one.spec}
+        options = PlanOptions(
+            define=definitions_from(folder, boxes=boxes),
+            default_model=self._model,
+            aliases=self._loaded.settings.model_aliases,
+        )
+        return await ensure_assistant(self.backend, spec, state=self._loaded.folders.state, options=options)
 
-def request_for(question: Question, assistant_id: str) -> RunRequest:
-    """The run that the question asks for."""
+
+def tool_warnings(assistant: Assistant, toolbox: Toolbox) -> list[str]:
+    """What to say before a run whose assistant offers functions that are not here (case-087)."""
+    missing = compare_tools(assistant, toolbox.names()).missing
+    if not missing:
+        return []
+    return [
+        f"the assistant offers {', '.join(missing)}, which is not here: calls of it are answered by an error"
+    ]
+
+
+def request_for(question: Question, assistant_id: str, spec: AssistantSpec | None = None) -> RunRequest:
+    """The run that the question asks for; what it leaves open is as the assistant's file says."""
+    parallel = question.parallel_tool_calls
     return RunRequest(
         assistant_id=assistant_id,
         prompt=question.prompt,
         thread_id=question.thread_id,
         model=question.model,
         instructions=question.instructions,
-        tool_choice=question.tool_choice,
-        parallel_tool_calls=question.parallel_tool_calls,
+        tool_choice=question.tool_choice or (spec.tool_choice if spec else None),
+        parallel_tool_calls=spec.parallel_tool_calls if spec and parallel is None else parallel,
         response_format=question.response_format,
         temperature=question.temperature,
         top_p=question.top_p,
@@ -399,22 +470,6 @@ async def default_model(engine: Engine) -> str:
         return DEFAULT_MODEL
     models = await engine.models()
     return str(models[0]["id"]) if models else DEFAULT_MODEL
-
-
-async def find_assistant(backend: Backend, reference: str) -> Assistant:
-    """The assistant with this id or name; UsageError if the name is not there or not unique."""
-    if reference.startswith("asst_"):
-        return await backend.retrieve_assistant(reference)
-    found = [assistant async for assistant in every_assistant(backend) if assistant.name == reference]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        ids = ", ".join(assistant.id for assistant in found)
-        raise UsageError(f"{len(found)} assistants are named {reference!r}: {ids}", remedy="give the id")
-    raise UsageError(
-        f"no assistant named {reference!r} on {backend.label}",
-        remedy="give an id (asst_…), a name, or the path of an assistant file",
-    )
 
 
 async def every_assistant(backend: Backend) -> AsyncIterator[Assistant]:

@@ -161,6 +161,25 @@ def load_settings(
     return LoadedSettings(settings, origins, environ, folders)
 
 
+def lay_assistant_file(loaded: LoadedSettings, name: str, layer: Mapping[str, Any]) -> LoadedSettings:
+    """Settings with what an assistant file says put over the files and under environment and flags.
+
+    For callers that find the file only after the settings; `layer` as `load_settings` takes it.
+    """
+    free = {
+        key: value
+        for key, value in layer.items()
+        if not (loaded.origins[key] == "flag" or loaded.origins[key].startswith("environment "))
+    }
+    values = {**loaded.settings.model_dump(), **free}
+    return LoadedSettings(
+        Settings.model_validate(values),
+        {**loaded.origins, **dict.fromkeys(free, name)},
+        loaded.environ,
+        loaded.folders,
+    )
+
+
 def _is_plain(annotation: Any) -> bool:
     """Only single values are read from the environment; lists and maps are for files."""
     return "tuple" not in str(annotation) and "dict" not in str(annotation)

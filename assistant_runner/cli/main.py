@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from assistant_runner import __version__
-from assistant_runner.cli import ask, batch, doctor
+from assistant_runner.cli import ask, assistants, batch, doctor
 from assistant_runner.cli.edge import run_edge
 
 
@@ -62,6 +62,7 @@ def root(
 
 
 ask.register(app)
+app.add_typer(assistants.app, name="assistant")
 doctor.register(app)
 batch.register(app)
 

@@ -120,17 +120,20 @@ async def resolve_assistant(
         return Resolved(assistant, spec, note)
     if reference is None:
         return None
+    return Resolved(await find_assistant(backend, reference))
+
+
+async def find_assistant(backend: Backend, reference: str) -> Assistant:
+    """The assistant with this id (also `asst_…:Name`) or name; NotFound, or UsageError if not unique."""
     if reference.startswith("asst_"):
-        return Resolved(await backend.retrieve_assistant(reference.split(":", 1)[0]))
-    return Resolved(await _by_name(backend, reference))
+        return await backend.retrieve_assistant(reference.split(":", 1)[0])
+    return await _by_name(backend, reference)
 
 
 async def look_up(backend: Backend, reference: str, spec: AssistantSpec | None, *, state: Path) -> Resolved:
     """As `resolve_assistant`, but nothing is made or changed: a file must have been applied."""
     if spec is None:
-        if reference.startswith("asst_"):
-            return Resolved(await backend.retrieve_assistant(reference.split(":", 1)[0]))
-        return Resolved(await _by_name(backend, reference))
+        return Resolved(await find_assistant(backend, reference))
     for path in (spec.folder / LOCK_NAME, lock_for(spec, state)):
         record = read_lock(path).of(backend.label).assistants.get(spec.identity)
         if record:
