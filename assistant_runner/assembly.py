@@ -44,7 +44,7 @@ from assistant_runner.tooling.recorded import recorded_client
 from assistant_runner.tooling.registry import Toolbox, default_tools, load_tools
 from assistant_runner.wire.assistants import Assistant, AssistantCreate
 from assistant_runner.wire.base import Metadata
-from assistant_runner.wire.tools import NamedToolChoice, ResponseFormat, ToolChoice
+from assistant_runner.wire.tools import AssistantTool, NamedToolChoice, ResponseFormat, ToolChoice
 
 DEFAULT_MODEL = "gpt-5-mini"
 OWN_KEY = "assistant_runner.default"
@@ -126,25 +126,13 @@ async def open_runner(loaded: LoadedSettings) -> AsyncIterator[Runner]:
             toolbox = await stack.enter_async_context(opening)
         else:
             toolbox = default_tools()
-        if settings.backend == "embedded":
-            engine = await _open_engine(loaded)
-            stack.push_async_callback(engine.aclose)
+        backend, engine = await stack.enter_async_context(open_backend(loaded))
+        if engine is None:
+            label, model = backend.label, settings.model or DEFAULT_MODEL
+        else:
+            label, model = engine.label, settings.model or await default_model(engine)
             if not engine.uses_model:
                 notices.append(_no_model_notice(engine))
-            path = loaded.folders.data / "assistants.sqlite3"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            backend: Backend = await stack.enter_async_context(
-                open_embedded(path, engine, service_settings(loaded))
-            )
-            label, model = engine.label, settings.model or await default_model(engine)
-        else:
-            if settings.offline:
-                raise UsageError(
-                    f"--offline and the backend {settings.backend!r} exclude each other",
-                    remedy="leave out one of them",
-                )
-            backend = await stack.enter_async_context(open_http(loaded))
-            label, model = backend.label, settings.model or DEFAULT_MODEL
         if settings.offline:
             notices.append(RECORDED_NOTICE)
         client = recorded_client() if settings.offline else guarded_client(allow_hosts=settings.allow_hosts)
@@ -163,6 +151,29 @@ async def open_runner(loaded: LoadedSettings) -> AsyncIterator[Runner]:
             notices=tuple(notices),
             journal=journal,
         )
+
+
+@asynccontextmanager
+async def open_backend(loaded: LoadedSettings) -> AsyncIterator[tuple[Backend, Engine | None]]:
+    """The backend that the settings name, and the engine behind it if it is the embedded one.
+
+    For commands that ask no question; UsageError or ConfigurationError before any request.
+    """
+    settings = loaded.settings
+    async with AsyncExitStack() as stack:
+        if settings.backend != "embedded":
+            if settings.offline:
+                raise UsageError(
+                    f"--offline and the backend {settings.backend!r} exclude each other",
+                    remedy="leave out one of them",
+                )
+            yield await stack.enter_async_context(open_http(loaded)), None
+            return
+        engine = await _open_engine(loaded)
+        stack.push_async_callback(engine.aclose)
+        path = loaded.folders.data / "assistants.sqlite3"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield await stack.enter_async_context(open_embedded(path, engine, service_settings(loaded))), engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +231,7 @@ class AssembledRunner:
             for message in tool_warnings(assistant, shelf.toolbox):
                 await listener(Warned(message))
         driver = self._driver(question, shelf, assistant.id)
-        request = request_for(question, assistant.id, shelf.spec)
+        request = request_for(question, assistant.id, shelf.spec, tools=self._asked_tools(question, shelf))
         recording = None
         if self._journal is not None:
             recording = self._journal.begin(
@@ -260,7 +271,8 @@ class AssembledRunner:
             shelf = await self._shelf_of(question)
             if memory.request is None:
                 assistant = await self._assistant(question, shelf)
-                request = request_for(question, assistant.id, shelf.spec)
+                tools = self._asked_tools(question, shelf)
+                request = request_for(question, assistant.id, shelf.spec, tools=tools)
             else:
                 request = request_of(memory.request)
             driver = self._driver(question, shelf, request.assistant_id, again=again)
@@ -337,6 +349,14 @@ class AssembledRunner:
         tools = load_tools(question.tools, folder=_tools_folder(self._loaded), cwd=Path.cwd())
         return Shelf(tools, shelf.gate, shelf.spec)
 
+    def _asked_tools(self, question: Question, shelf: Shelf) -> tuple[AssistantTool, ...] | None:
+        """Tools that were named for the run, where the assistant may offer others (row S2.6)."""
+        settings = self._loaded.settings
+        named = question.tools is not None or settings.tools is not None
+        if not named or not (shelf.spec or question.assistant or settings.assistant):
+            return None
+        return tuple(shelf.toolbox.definitions())
+
     async def _open_shelf(self, reference: str) -> Shelf:
         spec, _ = find_spec(reference, cwd=Path.cwd(), environ=self._loaded.environ)
         if spec is None:
@@ -381,7 +401,13 @@ def tool_warnings(assistant: Assistant, toolbox: Toolbox) -> list[str]:
     ]
 
 
-def request_for(question: Question, assistant_id: str, spec: AssistantSpec | None = None) -> RunRequest:
+def request_for(
+    question: Question,
+    assistant_id: str,
+    spec: AssistantSpec | None = None,
+    *,
+    tools: tuple[AssistantTool, ...] | None = None,
+) -> RunRequest:
     """The run that the question asks for; what it leaves open is as the assistant's file says."""
     parallel = question.parallel_tool_calls
     return RunRequest(
@@ -390,6 +416,7 @@ def request_for(question: Question, assistant_id: str, spec: AssistantSpec | Non
         thread_id=question.thread_id,
         model=question.model,
         instructions=question.instructions,
+        tools=tools,
         tool_choice=question.tool_choice or (spec.tool_choice if spec else None),
         parallel_tool_calls=spec.parallel_tool_calls if spec and parallel is None else parallel,
         response_format=question.response_format,

@@ -378,10 +378,10 @@ def _tools_folder(loaded: "LoadedSettings") -> Path | None:
 
 @asynccontextmanager
 async def _open(loaded: "LoadedSettings") -> "AsyncIterator[Backend]":
-    from assistant_runner.assembly import open_runner
+    from assistant_runner.assembly import open_backend
 
-    async with open_runner(loaded) as runner:
-        yield runner.backend
+    async with open_backend(loaded) as (backend, _):
+        yield backend
 
 
 @contextmanager
