@@ -21,6 +21,7 @@ WEATHERAPI = "https://api.weatherapi.com/v1"
 GEOCODER = "https://geocoding-api.open-meteo.com/v1/search"
 OPEN_METEO = "https://api.open-meteo.com/v1/forecast"
 KEY_VARIABLE = "WEATHERAPI_KEY"
+NAMES_OF_PLACES = ("admin1", "country", "country_code")
 CLEARLY_LARGER = 3
 """A namesake is taken without asking if it has this many times the people of the next one."""
 
@@ -181,11 +182,9 @@ def choose(place: Place, found: list[dict[str, Any]]) -> dict[str, Any]:
     """The place that is meant; ToolFailure lists the candidates where that is not clear."""
     if not found:
         raise ToolFailure(f"no place called {place.name!r} was found", hint="check the spelling")
-    fitting = [
-        entry
-        for entry in found
-        if fits(place, entry.get("admin1"), entry.get("country"), entry.get("country_code"))
-    ]
+    fitting = [entry for entry in found if fits(place, entry.get("admin1"), entry.get("country"))]
+    if not fitting:  # two letters are a state's before they are a country's (case-108)
+        fitting = [entry for entry in found if fits(place, *(entry.get(key) for key in NAMES_OF_PLACES))]
     if not fitting:
         raise ToolFailure(
             f"no {place.full()} was found; there is {describe(found, 'admin1')}",

@@ -83,14 +83,18 @@ def choose(place: Place, search: str, hits: list[Hit], *, whole: str) -> Hit | N
 
     Where a region was asked for, a namesake in another one is never taken.
     """
-    for wanted in dict.fromkeys([whole, place.full(), search]):
-        for hit in hits:
-            if same_name(hit[0], wanted):
-                return hit
+    by_title = {fold(hit[0]): hit for hit in reversed(hits)}
+    for wanted in (whole, place.full()):
+        if fold(wanted) in by_title:
+            return by_title[fold(wanted)]
     for hit in hits:
         if place.hints and (found := qualifier(hit[0], place.name)) and hint_fits(place.hints[0], *found):
             return hit
-    return None if place.hints or not hits or not fold(hits[0][0]).startswith(fold(search)) else hits[0]
+    if fold(search) in by_title:
+        return by_title[fold(search)]
+    if place.hints or not hits or not fold(hits[0][0]).startswith(fold(search)):
+        return None
+    return hits[0]
 
 
 def qualifier(title: str, name: str) -> tuple[str, ...]:
