@@ -38,7 +38,9 @@ HEADERS_FOR_ANYONE = frozenset({"accept", "accept-encoding", "accept-language", 
 NAT64 = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
 SPECIAL = (
     ipaddress.ip_network("168.63.129.16/32"),  # Azure's host agent, a public address that is none
+    ipaddress.ip_network("192.0.0.0/24"),  # a cloud's metadata service is at 192.0.0.192
     ipaddress.ip_network("192.88.99.0/24"),
+    ipaddress.ip_network("64:ff9b:1::/48"),
     ipaddress.ip_network("2001::/23"),
     ipaddress.ip_network("fec0::/10"),
 )
@@ -96,7 +98,8 @@ class AddressGuard:
     """Says which hosts, ports and addresses may be reached."""
 
     def __init__(self, allow_hosts: Iterable[str] = (), *, resolve: Resolve | None = None) -> None:
-        self._allowed = tuple(entry.strip().casefold() for entry in allow_hosts if entry.strip())
+        plain = (entry.strip().casefold().replace("[", "").replace("]", "") for entry in allow_hosts)
+        self._allowed = tuple(entry for entry in plain if entry)
         self._resolve = resolve or system_resolve
 
     def check_url(self, url: httpx.URL) -> None:

@@ -22,7 +22,8 @@ from assistant_runner.tooling.encoding import kind_of_bytes
 PageKind = Literal["content", "block", "consent", "empty"]
 
 DROPPED_WORDS = (
-    "script style noscript template head svg canvas iframe object embed audio video map select datalist"
+    "title meta link script style noscript template head svg canvas iframe object embed audio video map "
+    "select datalist"
 )
 DROPPED = frozenset(DROPPED_WORDS.split())
 FRAME_WORDS = "nav footer aside header form dialog menu"
