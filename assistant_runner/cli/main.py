@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from assistant_runner import __version__
-from assistant_runner.cli import ask, assistants, batch, doctor
+from assistant_runner.cli import ask, assistants, batch, doctor, tools
 from assistant_runner.cli.edge import run_edge
 
 
@@ -65,6 +65,7 @@ ask.register(app)
 app.add_typer(assistants.app, name="assistant")
 doctor.register(app)
 batch.register(app)
+app.add_typer(tools.app, name="tools")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
