@@ -21,7 +21,6 @@ from pydantic import TypeAdapter
 
 from assistant_runner.backends.base import Backend
 from assistant_runner.backends.connect import open_http
-from assistant_runner.backends.embedded import open_embedded
 from assistant_runner.errors import ConfigurationError, NotFound, UsageError
 from assistant_runner.run.dispatch import DecideUnknown
 from assistant_runner.run.driver import Driver, Policies
@@ -33,7 +32,6 @@ from assistant_runner.run.records import dataclass_document, request_of, result_
 from assistant_runner.run.request import Limits, RunRequest, RunResult
 from assistant_runner.run.summary import RunSummariser
 from assistant_runner.service.engines.base import Engine
-from assistant_runner.service.engines.choose import choose_engine
 from assistant_runner.service.settings import ServiceSettings
 from assistant_runner.settings import LoadedSettings, lay_assistant_file
 from assistant_runner.setup.model import AssistantSpec
@@ -174,6 +172,9 @@ async def open_backend(loaded: LoadedSettings) -> AsyncIterator[tuple[Backend, E
                 )
             yield await stack.enter_async_context(open_http(loaded)), None
             return
+        # The service is imported where it is used: questions to other backends start sooner.
+        from assistant_runner.backends.embedded import open_embedded
+
         engine = await _open_engine(loaded)
         stack.push_async_callback(engine.aclose)
         path = loaded.folders.data / "assistants.sqlite3"
@@ -617,6 +618,8 @@ def service_settings(loaded: LoadedSettings) -> ServiceSettings:
 
 
 async def _open_engine(loaded: LoadedSettings) -> Engine:
+    from assistant_runner.service.engines.choose import choose_engine
+
     settings = loaded.settings
     return await choose_engine(
         settings.engine,
