@@ -30,6 +30,8 @@ class Settings(BaseModel):
     """Everything that is not one question's own. Names are those of the config files.
 
     `backend`: `embedded` or a URL. `engine`: `auto`, `responses`, `chat`, `planner`, `script`.
+    `engine_store`: the provider keeps the turns of a run. `engine_hosted`: which of code_interpreter and
+    file_search the provider runs itself (its own files and vector stores, not the service's).
     Times in seconds.
     """
 
@@ -51,6 +53,10 @@ class Settings(BaseModel):
     engine: str = "auto"
     engine_base_url: str | None = None
     engine_key_env: str | None = None
+    engine_api_version: str | None = None
+    engine_scope: str | None = None
+    engine_store: bool = False
+    engine_hosted: tuple[str, ...] = ()
     script: str | None = None
     model: str | None = None
     model_aliases: dict[str, str] = {}

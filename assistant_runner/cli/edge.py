@@ -24,7 +24,7 @@ def run_edge(app: typer.Typer, argv: list[str]) -> int:
         if hasattr(stream, "reconfigure"):  # a narrow code page must not end a run (case-113)
             stream.reconfigure(errors="replace") if stream.isatty() else stream.reconfigure(encoding="utf-8")
     try:
-        app(argv, prog_name="assistant-runner", standalone_mode=True)
+        app(argv, standalone_mode=True)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 1
     except AssistantRunnerError as error:

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from assistant_runner import __version__
-from assistant_runner.cli import ask, assistants, batch, doctor, runs, tools
+from assistant_runner.cli import ask, assistants, batch, doctor
 from assistant_runner.cli.edge import run_edge
 
 
@@ -64,9 +64,7 @@ def root(
 ask.register(app)
 app.add_typer(assistants.app, name="assistant")
 doctor.register(app)
-runs.register(app)
 batch.register(app)
-app.add_typer(tools.app, name="tools")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
