@@ -4,7 +4,6 @@ No traceback reaches a user: what we raise on purpose becomes its message, its r
 status; anything else is a bug of ours and says how to report it (exit status 1).
 """
 
-import asyncio
 import os
 import signal
 import sys
@@ -24,7 +23,7 @@ def run_edge(app: typer.Typer, argv: list[str]) -> int:
         if hasattr(stream, "reconfigure"):  # a narrow code page must not end a run (case-113)
             stream.reconfigure(errors="replace") if stream.isatty() else stream.reconfigure(encoding="utf-8")
     try:
-        app(argv, standalone_mode=True)
+        app(argv, prog_name="assistant-runner", standalone_mode=True)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 1
     except AssistantRunnerError as error:
@@ -44,6 +43,8 @@ def tell_error(error: AssistantRunnerError, *, as_json: bool) -> int:
     typer.secho(f"error: {error.message}", err=True, fg="red")
     if error.remedy:
         typer.echo(f"  {error.remedy}", err=True)
+    if partial := error.facts.get("partial"):
+        typer.echo(f"  the answer so far, not whole: {partial}", err=True)
     if as_json:
         import json
 
@@ -56,6 +57,8 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 
     Leaves with 130 or 143 after the cancelled work has tidied up.
     """
+    import asyncio  # not for --help
+
     caught: list[int] = []
 
     async def main() -> T:
