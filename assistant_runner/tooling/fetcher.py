@@ -16,6 +16,7 @@ import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from http.cookiejar import DefaultCookiePolicy
+from pathlib import Path
 from typing import Any
 
 import httpcore
@@ -34,6 +35,9 @@ MAX_REDIRECTS = 5
 WHOLE_REPLY_S = 60.0
 CONNECTIONS_PER_HOST = 4
 PIECE_BYTES = 65_536
+CACHE_S = 7 * 86_400.0
+CACHED_REPLY_BYTES = 5_000_000
+CACHE_BYTES = 200_000_000
 HEADERS_FOR_ANYONE = frozenset({"accept", "accept-encoding", "accept-language", "user-agent", "connection"})
 NAT64 = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
 SPECIAL = (
@@ -60,16 +64,29 @@ def guarded_client(
     ca_file: str | None = None,
     max_bytes: int = MAX_BYTES,
     resolve: Resolve | None = None,
-    ssl_context: ssl.SSLContext | None = None,
+    cache: Path | None = None,
 ) -> httpx.AsyncClient:
     """A client for tools. `allow_hosts`: hosts that may be private and on any port, as names, globs
-    or addresses, with `:port` for that port alone. `max_bytes`: of one reply, decompressed."""
+    or addresses, with `:port` for that port alone. `max_bytes`: of one reply, decompressed. `cache`: the
+    SQLite file of an HTTP cache (RFC 9111, private); errors are never kept (case-098)."""
     guard = AddressGuard(allow_hosts, resolve=resolve)
-    verify: Any = ssl_context or (ssl.create_default_context(cafile=ca_file) if ca_file else True)
+    verify: Any = ssl.create_default_context(cafile=ca_file) if ca_file else True
+    transport: httpx.AsyncBaseTransport = GuardedTransport(guard, verify=verify, max_bytes=max_bytes)
     return GuardedClient(
-        transport=GuardedTransport(guard, verify=verify, max_bytes=max_bytes),
+        transport=transport if cache is None else _cached(transport, cache),
         timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 10.0)),
     )
+
+
+def _cached(transport: httpx.AsyncBaseTransport, path: Path) -> httpx.AsyncBaseTransport:
+    from hishel import AsyncSqliteStorage, CacheOptions
+    from hishel.httpx import AsyncCacheTransport
+
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    storage = AsyncSqliteStorage(
+        database_path=path, default_ttl=CACHE_S, max_stream_size=CACHED_REPLY_BYTES, max_size=CACHE_BYTES
+    )
+    return AsyncCacheTransport(transport, storage=storage, rfc=CacheOptions(shared=False))
 
 
 class GuardedClient(httpx.AsyncClient):
@@ -261,6 +278,9 @@ class GuardedTransport(httpx.AsyncBaseTransport):
             for name, value in response.headers.raw
             if name.lower() not in (b"content-encoding", b"content-length")
         ]
+        if response.status_code >= 400:  # an error of now says nothing of later
+            headers = [pair for pair in headers if pair[0].lower() not in (b"cache-control", b"expires")]
+            headers.append((b"cache-control", b"no-store"))
         assert isinstance(response.stream, httpx.AsyncByteStream)
         body = LimitedStream(response.stream, coding=coding, max_bytes=self._max_bytes, deadline=deadline)
         return httpx.Response(

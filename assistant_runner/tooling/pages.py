@@ -13,28 +13,33 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urljoin
 
-from bs4 import BeautifulSoup
-from bs4.element import Comment, Declaration, Doctype, NavigableString, ProcessingInstruction, Tag
+from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from assistant_runner.tooling.contract import ToolFailure
 from assistant_runner.tooling.encoding import kind_of_bytes
 
 PageKind = Literal["content", "block", "consent", "empty"]
 
-DROPPED_WORDS = (
-    "title meta link script style noscript template head svg canvas iframe object embed audio video map "
-    "select datalist"
+DROPPED = (
+    "script, style, noscript, template, svg, canvas, iframe, object, embed, audio, video, map, select, "
+    "datalist, [hidden], [aria-hidden=true]"
 )
-DROPPED = frozenset(DROPPED_WORDS.split())
-FRAME_WORDS = "nav footer aside header form dialog menu"
-FRAME = frozenset(FRAME_WORDS.split())
-BLOCKS_WORDS = (
-    "address article aside blockquote body br caption center dd details dialog div dl dt fieldset "
-    "figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr li main nav ol p pre section summary "
-    "table tbody td tfoot th thead tr ul"
+FRAME = "nav, footer, aside, header, form, dialog, menu"
+REST = r"""(?:[\s/][^>"]*(?:"[^"]*"[^>"]*)*)?>"""
+"""What may follow a tag's name: our parser writes attributes in double quotes."""
+COMMENT = re.compile("<!--.*?-->", re.DOTALL)
+PREFORMATTED = re.compile(f"<pre{REST}.*?</pre>", re.DOTALL)
+ITEM = re.compile(f"<li{REST}")
+CELL = re.compile(f"<t[dh]{REST}")
+PARAGRAPH = re.compile(f"<(?:h[1-6]|p|table|blockquote|pre){REST}")
+BLOCK_NAMES = (
+    "address|article|aside|blockquote|body|br|caption|center|dd|details|dialog|div|dl|dt|fieldset|figcaption|"
+    "figure|footer|form|h[1-6]|header|hr|html|legend|li|main|menu|nav|ol|option|p|pre|section|summary|table|tbody|"
+    "tfoot|thead|tr|ul"
 )
-BLOCKS = frozenset(BLOCKS_WORDS.split())
-UNSEEN = (Comment, Doctype, Declaration, ProcessingInstruction)
+BLOCK = re.compile(f"</?(?:{BLOCK_NAMES}){REST}")
+INLINE = re.compile(f"</?[a-zA-Z][^\\s/>]*{REST}")
+BLANKS = str.maketrans("\t\r\n\f\v\xa0", " " * 6)
 HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 META_CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w:.-]+)""", re.IGNORECASE)
 SHORT_PAGE = 1500
@@ -162,83 +167,94 @@ def _read_pdf(body: bytes) -> Page:
 
 
 def _read_html(html: str, *, url: str, status: int) -> Page:
-    soup = BeautifulSoup(html, "html.parser")
-    title = " ".join(soup.title.get_text().split()) if soup.title else ""
-    robots = soup.find("meta", attrs={"name": re.compile("^robots$", re.IGNORECASE)})
-    root = soup.find("html")
-    body = soup.body or soup
-    everything = visible_text(body)
-    main = _main_part(soup)
-    text, part = everything, body
-    if main is not None:
-        inner = visible_text(main, skip=FRAME)
-        if len(inner) >= min(ENOUGH_MAIN, len(everything) // 2) and inner:
-            text, part = inner, main
+    tree = LexborHTMLParser(html)
+    heading, root = tree.css_first("head title"), tree.css_first("html")
+    robots = [node.attributes.get("content") for node in tree.css('meta[name="robots" i]')]
+    _drop_unseen(tree)
+    part, text = _readable_part(tree)
+    title = " ".join(heading.text().split()) if heading else ""
     return Page(
         title=title,
         text=text,
         kind=judge(text, title, script_characters=len(html) - len(text), status=status),
         media_type="text/html",
-        links=tuple(_links(part, url)),
-        robots=str(robots.get("content", "")) if isinstance(robots, Tag) else "",
-        language=str(root.get("lang", "")) if isinstance(root, Tag) else "",
+        links=tuple(_links(part, url)) if part else (),
+        robots=robots[0] or "" if robots else "",
+        language=(root.attributes.get("lang") or "") if root else "",
     )
 
 
-def _main_part(soup: BeautifulSoup) -> Tag | None:
-    """What the page itself calls its main part; of several articles, none."""
+def _drop_unseen(tree: LexborHTMLParser) -> None:
+    """Take out what is no text and what a reader does not see."""
+    styled = [node for node in tree.css("[style]") if HIDDEN_STYLE.search(node.attributes.get("style") or "")]
+    for node in [*tree.css(DROPPED), *styled]:
+        if node.tag not in ("html", "body"):
+            node.decompose()
+
+
+def _readable_part(tree: LexborHTMLParser) -> tuple[LexborNode | None, str]:
+    """The main part and its text if that is enough, else the whole body."""
+    main = _main_part(tree)
+    if main is None:
+        return tree.body, _text_of(tree.body)
+    whole = ""
+    if len(main.html or "") < 4 * ENOUGH_MAIN:  # it may be a shell: keep the rest for comparison
+        whole = _text_of(tree.body)
+    for node in main.css(FRAME):
+        if node.mem_id != main.mem_id:
+            node.decompose()
+    inner = _text_of(main)
+    if len(inner) >= ENOUGH_MAIN or (inner and len(inner) >= len(whole) // 2 and whole):
+        return main, inner
+    return tree.body, whole or _text_of(tree.body)
+
+
+def _main_part(tree: LexborHTMLParser) -> LexborNode | None:
+    """What the page itself calls its main part; of several, none."""
     for selector in ("main", "[role=main]", "#mw-content-text", "#content", "article"):
-        found = soup.select(selector, limit=2)
+        found = tree.css(selector)
         if len(found) == 1:
             return found[0]
     return None
 
 
-def visible_text(part: Tag, *, skip: frozenset[str] = frozenset()) -> str:
-    """The text that a reader sees, a line for each block, blank lines squeezed."""
-    pieces: list[str] = []
-    _walk(part, pieces, skip, preformatted=False)
-    lines = (" ".join(line.split()) for line in "".join(pieces).split("\n"))
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+def _text_of(part: LexborNode | None) -> str:
+    return visible_text(part.html or "") if part is not None else ""
 
 
-def _walk(part: Tag, pieces: list[str], skip: frozenset[str], *, preformatted: bool) -> None:
-    stack: list[Tag | NavigableString | str] = [part]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Tag):
-            name = node.name
-            if name in DROPPED or (name in skip and node is not part) or _is_hidden(node):
-                continue
-            if name in BLOCKS:
-                pieces.append("\n- " if name == "li" else "\n" if name not in ("td", "th") else " | ")
-                if name in ("h1", "h2", "h3", "h4", "p", "table"):
-                    pieces.append("\n")
-                stack.append("\n" if name not in ("td", "th") else " ")
-            stack.extend(reversed(node.contents))  # type: ignore[arg-type]
-        elif isinstance(node, NavigableString):
-            if not isinstance(node, UNSEEN):
-                pieces.append(node.replace("\n", " "))
-        else:
-            pieces.append(node)
+def visible_text(html: str) -> str:
+    """The text of well-formed HTML as our parser writes it: a line for each block, blank lines squeezed.
+
+    List items begin with a dash, cells of a table stand between bars, preformatted text keeps its lines.
+    """
+    if "<pre" in html:
+        html = PREFORMATTED.sub(lambda found: found[0].replace("\n", "<br>").replace("  ", "\x00\x00"), html)
+    text = COMMENT.sub("", html).translate(BLANKS) if "<!--" in html else html.translate(BLANKS)
+    text = ITEM.sub("\n- ", text)
+    text = CELL.sub(" | ", text)
+    text = PARAGRAPH.sub("\n\n", text)
+    text = BLOCK.sub("\n", text)
+    text = INLINE.sub("", text)
+    text = text.replace("&nbsp;", " ").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    for many, few in (("  ", " "), (" \n", "\n"), ("\n ", "\n"), ("\n\n\n", "\n\n")):
+        while many in text:
+            text = text.replace(many, few)
+    return text.replace("\n| ", "\n").replace("\x00", " ").strip()
 
 
-def _is_hidden(node: Tag) -> bool:
-    attributes = node.attrs
-    if not attributes:
-        return False
-    if "hidden" in attributes or attributes.get("aria-hidden") == "true":
-        return True
-    style = attributes.get("style")
-    return isinstance(style, str) and HIDDEN_STYLE.search(style) is not None
-
-
-def _links(part: Tag, url: str) -> Iterator[tuple[str, str]]:
+def _links(part: LexborNode, url: str) -> Iterator[tuple[str, str]]:
     seen: set[str] = set()
-    for anchor in part.find_all("a", href=True):
-        words = " ".join(anchor.get_text().split())
-        address = urljoin(url, str(anchor["href"])).split("#", 1)[0]
-        if words and address.startswith(("http://", "https://")) and address not in seen and address != url:
+    read: set[str] = set()
+    for anchor in part.css("a[href]"):
+        href = anchor.attributes.get("href") or ""
+        if href in read or not (words := " ".join(anchor.text().split())):
+            continue
+        read.add(href)
+        try:
+            address = urljoin(url, href).split("#", 1)[0]
+        except ValueError:  # an address that cannot be read is none
+            continue
+        if address.startswith(("http://", "https://")) and address not in seen and address != url:
             seen.add(address)
             yield words[:80], address
             if len(seen) == MAX_LINKS:

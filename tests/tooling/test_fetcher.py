@@ -4,6 +4,7 @@ import gzip
 import socket
 import zlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import httpx
 import pytest
@@ -294,3 +295,46 @@ async def test_the_environments_proxy_is_not_used(monkeypatch: pytest.MonkeyPatc
         reply = await http.get(server.url)
 
     assert "direct" in reply.text
+
+
+class TestCache:
+    async def get_twice(
+        self, first: Reply, second: Reply, tmp_path: Path
+    ) -> tuple[list[httpx.Response], int]:
+        replies = iter([first, second])
+        async with (
+            serve(lambda seen: next(replies)) as server,
+            guarded_client(allow_hosts=["127.0.0.1"], cache=tmp_path / "cache" / "http.sqlite3") as http,
+        ):
+            got = [await http.get(server.url), await http.get(server.url)]
+            return got, len(server.seen)
+
+    async def test_a_page_that_may_be_kept_is_fetched_once(self, tmp_path: Path):
+        kept = Reply(
+            200, gzip.compress(b"kept"), {"cache-control": "max-age=600", "content-encoding": "gzip"}
+        )
+
+        replies, requests = await self.get_twice(kept, page("again"), tmp_path)
+
+        assert [reply.text for reply in replies] == ["kept", "kept"]
+        assert requests == 1
+
+    @pytest.mark.parametrize("status", [404, 410, 503])
+    async def test_case_098_an_error_is_never_kept(self, status: int, tmp_path: Path):
+        error = Reply(
+            status,
+            b"gone",
+            {"cache-control": "max-age=600", "last-modified": "Mon, 01 Jan 2029 00:00:00 GMT"},
+        )
+
+        replies, requests = await self.get_twice(error, page("there"), tmp_path)
+
+        assert [reply.status_code for reply in replies] == [status, 200]
+        assert requests == 2
+
+    async def test_what_must_not_be_kept_is_not(self, tmp_path: Path):
+        secret = Reply(200, b"secret", {"cache-control": "no-store"})
+
+        _, requests = await self.get_twice(secret, page("again"), tmp_path)
+
+        assert requests == 2
