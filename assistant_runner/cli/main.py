@@ -4,6 +4,7 @@ Start-up is a feature: only typer and the standard library are imported here; a 
 rooms when it runs.
 """
 
+import difflib
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -14,6 +15,7 @@ from typer.core import TyperGroup
 from assistant_runner import __version__
 from assistant_runner.cli import ask, assistants, batch, doctor
 from assistant_runner.cli.edge import run_edge
+from assistant_runner.errors import UsageError
 
 
 class QuestionGroup(TyperGroup):
@@ -21,8 +23,20 @@ class QuestionGroup(TyperGroup):
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         if _is_question(args, set(self.commands)):
+            _refuse_mistyped(args, list(self.commands))
             args = ["ask", *args]
         return super().parse_args(ctx, args)
+
+
+def _refuse_mistyped(args: Sequence[str], commands: list[str]) -> None:
+    """UsageError for a lone word that is nearly a command's name: it was hardly meant as a question."""
+    if args and args[0].isalpha() and all(arg.startswith("-") for arg in args[1:]):
+        near = difflib.get_close_matches(args[0], commands, n=1, cutoff=0.75)
+        if near:
+            raise UsageError(
+                f"there is no command {args[0]!r}; did you mean {near[0]}?",
+                remedy=f"to ask it as a question: assistant-runner ask {args[0]}",
+            )
 
 
 _ROOT_OPTIONS = {"--help", "-h", "--version", "--install-completion", "--show-completion"}

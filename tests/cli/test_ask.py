@@ -99,6 +99,7 @@ def test_row_s0_28_many_documents_give_many_results_in_order(cli):
     [
         pytest.param(("ask", ""), None, 2, "prompt is empty", id="empty-prompt"),
         pytest.param(("ask", "-"), "  \n", 2, "prompt is empty", id="empty-pipe"),
+        pytest.param(("doctr",), None, 2, "did you mean doctor", id="mistyped-command"),
         pytest.param(("--tool", "get_tides", "hello"), None, 3, "get_tides", id="unknown-tool"),
         pytest.param(("--output", "xml", "hello"), None, 2, "one of: text", id="unknown-output"),
         pytest.param(("--tool-choice", "get_tides", "hi"), None, 2, "get_tides", id="unknown-tool-choice"),
