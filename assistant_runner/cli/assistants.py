@@ -279,6 +279,106 @@ def destroy(
         typer.echo("nothing to destroy: the lock names no assistant of these files", err=True)
 
 
+@app.command("import")
+def import_command(
+    references: Annotated[
+        list[str] | None,
+        typer.Argument(help="Ids or names of assistants on the backend.", metavar="[ASSISTANT]..."),
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", help="A dump: assistants, Foundry agents, prompt exports.", metavar="FILE"),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The assistant file to write; - is stdout.")
+    ] = Path("assistant.yaml"),
+    keep_ids: Annotated[
+        bool, typer.Option("--keep-ids", help="Keep ids of files and vector stores of a dump.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over a file that says something else.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")] = False,
+    backend: BackendOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write an assistant file from what a backend has, or from a dump of the old API."""
+    from assistant_runner.errors import UsageError
+
+    if bool(references) == bool(source):
+        raise UsageError("expected an assistant of the backend or --from FILE", remedy="give one of the two")
+    if source:
+        text, report = _rescue(source, keep_ids=keep_ids)
+    else:
+        text, report = _import_from_backend(references or [], backend, data, output)
+    status = _write_file(output, text, force=force, dry_run=dry_run)
+    if as_json:
+        _print_json({**report, "output": str(output), "status": status})
+        return
+    for one in report["assistants"]:
+        typer.echo(f"{status}\t{one['source']}\t{one['name']}", err=True)
+        for word in one["not_carried_over"]:
+            typer.echo(f"  not carried over: {word}", err=True)
+    for word in report["not_assistants"]:
+        typer.echo(f"no assistant: {word}", err=True)
+
+
+def _rescue(source: Path, *, keep_ids: bool) -> tuple[str, dict[str, Any]]:
+    from assistant_runner.errors import ConfigurationError
+    from assistant_runner.setup.rescue import rescue
+
+    found = rescue(source, keep_ids=keep_ids)
+    if not found.found:
+        words = "; ".join(found.strangers) or "nothing"
+        raise ConfigurationError(f"{source}: no assistant in it, but {words}", remedy="is it the right file?")
+    return found.file_text(), found.report()
+
+
+def _import_from_backend(
+    references: list[str], backend: str | None, data: str | None, output: Path
+) -> tuple[str, dict[str, Any]]:
+    from assistant_runner.cli.edge import run_async
+    from assistant_runner.setup.rescue import Rescue, Rescued
+    from assistant_runner.setup.resolve import find_assistant
+    from assistant_runner.setup.writing import file_document
+    from assistant_runner.tooling.registry import find_tools
+
+    loaded = _settings(backend, data)
+    local = [tool.definition().document() for tool in find_tools(folder=_tools_folder(loaded)).tools.values()]
+    found = Rescue(Path(loaded.settings.backend))
+
+    async def work() -> None:
+        async with _open(loaded) as opened:
+            for reference in references:
+                shown = await find_assistant(opened, reference)
+                document = file_document(shown, local=local)
+                lost = [] if shown.name else ["the name: it has none, so its id stands for it"]
+                found.found.append(Rescued("assistant", shown.id, document, lost))
+
+    run_async(work())
+    return found.file_text(), found.report()
+
+
+def _write_file(output: Path, text: str, *, force: bool, dry_run: bool) -> str:
+    """What became of the file: written, unchanged, printed, would be written."""
+    from assistant_runner.cli.threads import write_whole
+    from assistant_runner.errors import UsageError
+
+    if str(output) == "-":
+        typer.echo(text, nl=False)
+        return "printed"
+    there = output.read_text(encoding="utf-8") if output.is_file() else None
+    if there == text:
+        return "unchanged"
+    if dry_run:
+        return "would be written"
+    if there is not None and not force:
+        raise UsageError(f"{output} is there and says something else", remedy="--force, or another --output")
+    write_whole(output, text)
+    return "written"
+
+
 # --- what the commands share -----------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from assistant_runner import __version__
-from assistant_runner.cli import ask, assistants, batch, doctor
+from assistant_runner.cli import ask, assistants, batch, doctor, threads
 from assistant_runner.cli.edge import run_edge
 from assistant_runner.errors import UsageError
 
@@ -77,6 +77,7 @@ def root(
 
 ask.register(app)
 app.add_typer(assistants.app, name="assistant")
+app.add_typer(threads.app, name="thread")
 doctor.register(app)
 batch.register(app)
 

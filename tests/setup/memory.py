@@ -294,4 +294,6 @@ class MemoryBackend:
     ) -> Page[Message]:
         self._begin("list_messages")
         items = self._get(self.messages, thread_id)
-        return self._page(items if order == "asc" else items[::-1], limit, after)
+        page = self._page(items if order == "asc" else items[::-1], limit, after)
+        self._end()
+        return page
