@@ -11,7 +11,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Literal, get_args
 
 from assistant_runner.backends.base import Backend
-from assistant_runner.errors import OutcomeUnknown, RequestRejected, RunError, UsageError
+from assistant_runner.errors import (
+    BackendUnreachable,
+    OutcomeUnknown,
+    RequestRejected,
+    RunError,
+    UsageError,
+)
 from assistant_runner.run.events import Listener, Warned
 from assistant_runner.run.request import RunRequest
 from assistant_runner.run.watch import RunWatcher
@@ -69,9 +75,16 @@ class RunStarter:
         if request.thread_id is None and not alone:
             thread = ThreadCreate.of(messages=messages or None)
             body = ThreadAndRunCreate.of(thread=thread, **_options(request), stream=stream or None)
-            if stream:
+            if not stream:
+                return await self._adopted(await self._backend.create_thread_and_run(body))
+            try:
                 return await self._watcher.follow(self._backend.stream_thread_and_run(body))
-            return await self._adopted(await self._backend.create_thread_and_run(body))
+            except BackendUnreachable:
+                thread_id = self._watcher.thread_id
+                if thread_id is None or not (found := await self._lost(thread_id, request, set())):
+                    raise
+                await self._watcher.adopt(found)
+                return await self._watcher.poll()
         if request.thread_id is None:
             thread_id = await self._new_thread(ThreadCreate.of(messages=messages or None))
             return await self._on_thread(thread_id, request, [], before=set(), stream=stream)
@@ -125,9 +138,10 @@ class RunStarter:
                 if stream:
                     return await self._watcher.follow(self._backend.stream_run(thread_id, body))
                 return await self._adopted(await self._backend.create_run(thread_id, body))
-            except OutcomeUnknown:
-                if self._watcher.run is not None:
-                    raise  # it had begun: the watcher would have gone on reading it
+            except BackendUnreachable as error:
+                begun = isinstance(error, OutcomeUnknown) or error.facts.get("stream_broke")
+                if not begun or self._watcher.run is not None:
+                    raise  # it never arrived, or the watcher has gone on reading it in vain
                 if found := await self._lost(thread_id, request, before):
                     await self._emit(Warned(f"the answer to the create was lost; found its run {found.id}"))
                     await self._watcher.adopt(found)

@@ -16,7 +16,7 @@ from assistant_runner.run.events import Listener, RunStarted, TextArrived, ToolA
 from assistant_runner.wire.failures import ErrorObject
 from assistant_runner.wire.runs import ACTIVE, SETTLED, FunctionStepCall, Run, RunStep, ToolCallsDetails
 from assistant_runner.wire.stream import MessageDelta, StreamEvent
-from assistant_runner.wire.threads import Message
+from assistant_runner.wire.threads import Message, Thread
 
 FIRST_POLL_S = 0.05
 LONGEST_POLL_S = 1.0
@@ -32,6 +32,7 @@ class RunWatcher:
 
     `whole` says that no stream broke: then `messages` are all that the run wrote. `before_calls` are
     the ids of those that came before a required action: words on the way, not the answer (row S0.10).
+    `thread_id` may be known before the run.
     `poll_interval_s`: a fixed wait between reads instead of hints and growth.
     """
 
@@ -49,6 +50,7 @@ class RunWatcher:
         self._sleep = sleep
         self._interval_s = poll_interval_s
         self.run: Run | None = run
+        self.thread_id: str | None = run.thread_id if run else None
         self.messages: dict[str, Message] = {}
         self.before_calls: set[str] = set()
         self.whole = run is None
@@ -150,6 +152,8 @@ class RunWatcher:
                 return  # terminal states never change again: the event came late or twice
             await self.adopt(data)
             await self._warn_of_strange(data)
+        elif isinstance(data, Thread):
+            self.thread_id = data.id
         elif isinstance(data, MessageDelta):
             if text := data.text():
                 await self._emit(TextArrived(text=text, message_id=data.id))
