@@ -31,7 +31,7 @@ from assistant_runner.run.request import Limits, RunRequest, RunResult
 from assistant_runner.run.summary import RunSummariser
 from assistant_runner.service.engines.base import Engine
 from assistant_runner.service.engines.catalog import DEFAULT_MODEL
-from assistant_runner.service.engines.choose import choose_engine, default_model
+from assistant_runner.service.engines.choose import choose_engine, default_model, require_abilities
 from assistant_runner.service.settings import ServiceSettings
 from assistant_runner.settings import LoadedSettings, lay_assistant_file
 from assistant_runner.setup.model import AssistantSpec
@@ -147,6 +147,7 @@ async def open_runner(loaded: LoadedSettings) -> AsyncIterator[Runner]:
             stack=stack,
             client=client,
             engine_label=label,
+            engine=engine,
             model=model,
             notices=tuple(notices),
             journal=journal,
@@ -169,7 +170,7 @@ async def open_backend(loaded: LoadedSettings) -> AsyncIterator[tuple[Backend, E
                 )
             yield await stack.enter_async_context(open_http(loaded)), None
             return
-        engine = await _open_engine(loaded)
+        engine = await open_engine(loaded)
         stack.push_async_callback(engine.aclose)
         path = loaded.folders.data / "assistants.sqlite3"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -197,6 +198,7 @@ class AssembledRunner:
         stack: AsyncExitStack,
         client: httpx.AsyncClient,
         engine_label: str,
+        engine: Engine | None,
         model: str,
         notices: tuple[str, ...],
         journal: Journal | None = None,
@@ -210,6 +212,7 @@ class AssembledRunner:
         self._assistants: dict[str, Assistant] = {}
         self._choosing = asyncio.Lock()
         self._model = model
+        self._engine = engine
         self.backend = backend
         self.engine_label = engine_label
         self.notices = notices
@@ -230,8 +233,12 @@ class AssembledRunner:
         if listener is not None:
             for message in tool_warnings(assistant, shelf.toolbox):
                 await listener(Warned(message))
+        asked_tools = self._asked_tools(question, shelf)
+        if self._engine is not None and question.tool_choice != "none":
+            tools = assistant.tools if asked_tools is None else asked_tools
+            require_abilities(self._engine, question.model or assistant.model, tools)
         driver = self._driver(question, shelf, assistant.id)
-        request = request_for(question, assistant.id, shelf.spec, tools=self._asked_tools(question, shelf))
+        request = request_for(question, assistant.id, shelf.spec, tools=asked_tools)
         recording = None
         if self._journal is not None:
             recording = self._journal.begin(
@@ -533,7 +540,7 @@ def service_settings(loaded: LoadedSettings) -> ServiceSettings:
     return ServiceSettings(run_expires_s=loaded.settings.run_expires_s, data_folder=loaded.folders.data)
 
 
-async def _open_engine(loaded: LoadedSettings) -> Engine:
+async def open_engine(loaded: LoadedSettings) -> Engine:
     settings = loaded.settings
     return await choose_engine(
         settings.engine,

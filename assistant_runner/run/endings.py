@@ -1,6 +1,9 @@
 """Every ending is named: from a terminal run to nothing (completed) or to the error that says why."""
 
 from assistant_runner.errors import (
+    AuthenticationFailed,
+    BackendError,
+    BackendUnreachable,
     RateLimited,
     RunCancelled,
     RunError,
@@ -15,9 +18,16 @@ _INCOMPLETE_REMEDIES = {
     "max_prompt_tokens": "raise --max-prompt-tokens, or start a new thread",
     "content_filter": "the provider's content filter stopped the answer: rephrase the prompt",
 }
+_FAILED_REMEDIES = {
+    "model_not_found": "name another model with --model; assistant-runner models lists what there is",
+    "model_retired": "name another model with --model, or write an alias for it in the config",
+    "content_filter": "the provider's content filter refused the prompt: rephrase it",
+    "context_length": "start a new thread, or limit what a run may read with --max-prompt-tokens",
+    "unsupported": "choose a model that can, or ask without tools (--no-tools)",
+}
 
 
-def ending_of(run: Run, *, partial: str = "") -> RunError | RateLimited | None:
+def ending_of(run: Run, *, partial: str = "") -> RunError | BackendError | None:
     """The error of a terminal run, None if it completed. `partial` is the text it wrote so far."""
     facts = {"run_id": run.id, "thread_id": run.thread_id}
     if run.status == "completed":
@@ -25,17 +35,36 @@ def ending_of(run: Run, *, partial: str = "") -> RunError | RateLimited | None:
     if run.status == "failed":
         code = run.last_error.code if run.last_error else "unknown"
         words = run.last_error.message if run.last_error else "the backend gave no reason"
+        kind = (run.last_error.model_extra or {}).get("kind") if run.last_error else None
+        if kind == "authentication":
+            return AuthenticationFailed(
+                f"run {run.id} failed: {words}",
+                status_code=401,
+                remedy="check the engine's key and what it may do",
+                status="failed",
+                run_id=run.id,
+                thread_id=run.thread_id,
+            )
+        if kind in ("unreachable", "tls", "timeout"):
+            return BackendUnreachable(
+                f"run {run.id} failed: {words}",
+                remedy="check the engine's base URL, the server and the network",
+                status="failed",
+                last_error={"code": code, "message": words, "kind": kind},
+                partial=partial,
+                **facts,
+            )
         if code == "rate_limit_exceeded":
             return RateLimited(
                 f"run {run.id} failed: {code}: {words}",
-                remedy="wait, then ask again",
+                remedy="check plan and billing" if kind == "quota" else "wait, then ask again",
                 status="failed",
                 run_id=run.id,
                 thread_id=run.thread_id,
             )
         return RunFailed(
             f"run {run.id} failed: {code}: {words}",
-            remedy="see the engine's or backend's message",
+            remedy=_FAILED_REMEDIES.get(str(kind), "see the engine's or backend's message"),
             status="failed",
             last_error={"code": code, "message": words},
             partial=partial,

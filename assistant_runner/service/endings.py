@@ -13,6 +13,13 @@ from assistant_runner.service.store.base import Document, Row
 
 STEP_CODES = frozenset({"server_error", "rate_limit_exceeded"})
 RUN_CODES = STEP_CODES | {"invalid_prompt"}
+ENGINE_KINDS = frozenset(
+    {
+        *("authentication", "unreachable", "tls", "timeout", "quota", "rate_limit", "content_filter"),
+        *("model_not_found", "model_retired", "context_length", "unsupported", "bad_answer", "cut"),
+    }
+)
+"""Finer words than the protocol's codes, from which a client can tell who has to act."""
 
 
 def conclude(
@@ -85,6 +92,7 @@ def open_message(core: Core, thread_id: str, step_row: Row) -> Row | None:
     return row if row is not None and row.doc["status"] == "in_progress" else None
 
 
-def last_error(code: str, message: str) -> dict[str, str]:
-    """A `last_error` with a code that the protocol has."""
-    return {"code": code if code in RUN_CODES else "server_error", "message": message}
+def last_error(code: str, message: str, kind: str | None = None) -> dict[str, str]:
+    """A `last_error` with a code that the protocol has; an engine's finer word stands beside it."""
+    error = {"code": code if code in RUN_CODES else "server_error", "message": message}
+    return {**error, "kind": kind} if kind in ENGINE_KINDS else error

@@ -103,7 +103,7 @@ class RunWork:
             core.hub.finish(self.run_id)
         except EngineError as error:
             logger.info("run %s failed: %s", self.run_id, error.code)
-            self._end("fail", error=last_error(error.code, error.message))
+            self._end("fail", error=last_error(error.code, error.message, error.kind))
         except Exception as error:
             logger.exception("run %s failed by a fault of the service", self.run_id)
             self._end(

@@ -78,6 +78,7 @@ class ChatEngine:
     ) -> None:
         self._endpoint = provider.endpoint
         self._sleep = sleep
+        self._told_strict = False
         self._names = names or ModelNames(provider.endpoint)
         self._supports = dict(supports or {})
         self._client = open_client(provider, transport=transport, token_source=token_source)
@@ -109,9 +110,9 @@ class ChatEngine:
         if request.turn == 0:
             for notice in self._names.check(model):
                 yield notice
-            if any(isinstance(t, FunctionTool) and t.function.strict for t in request.tools) and (
-                self._endpoint.kind == "compatible"
-            ):
+            strict = any(isinstance(t, FunctionTool) and t.function.strict for t in request.tools)
+            if strict and self._endpoint.kind == "compatible" and not self._told_strict:
+                self._told_strict = True
                 yield Notice("strict is left out: this server is not known to have it")
 
         def once(dropped: frozenset[str]) -> AsyncGenerator[TurnEvent, None]:

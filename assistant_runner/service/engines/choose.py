@@ -5,7 +5,7 @@ loopback port, the planner. An offline run probes nothing and opens no socket. T
 imported only when one of its engines is chosen: it costs more than a whole offline run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from assistant_runner.endpoints import normalise_endpoint
@@ -23,6 +23,7 @@ from assistant_runner.service.engines.discovery import USUAL_PORTS, LocalServer,
 from assistant_runner.service.engines.planner import PlannerEngine
 from assistant_runner.service.engines.providers import Provider, find_provider
 from assistant_runner.service.engines.script import ScriptEngine
+from assistant_runner.wire.tools import AssistantTool, FunctionTool
 
 NAMES = ("auto", "responses", "chat", "planner", "script")
 HOW_TO = "set OPENAI_API_KEY or AZURE_OPENAI_ENDPOINT, start a local model server, or use --engine planner"
@@ -114,6 +115,16 @@ async def default_model(engine: Engine) -> str:
     if not listed:
         raise ConfigurationError(f"{engine.label} lists no models", remedy="name one: --model NAME")
     return str((usable or listed)[0]["id"])
+
+
+def require_abilities(engine: Engine, model: str, tools: Sequence[AssistantTool]) -> None:
+    """ConfigurationError before any request if the model cannot call the functions it is offered."""
+    if any(isinstance(tool, FunctionTool) for tool in tools) and not engine.abilities(model).tools:
+        raise ConfigurationError(
+            f"the model {model!r} cannot call tools ({engine.label})",
+            remedy="choose one that can (assistant-runner models), or ask without tools: --no-tools",
+            model=model,
+        )
 
 
 def unreachable(error: EngineError) -> AssistantRunnerError:

@@ -222,7 +222,7 @@ async def with_retries(
                 kind=failure.error.kind,
                 retry_after_s=failure.hint_s,
             )
-        yield Notice(f"waiting {wait:.1f} s: {failure.error.message}")
+        yield Notice(f"waiting {wait:.{1 if wait >= 1 else 2}f} s: {failure.error.message}")
         await sleep(wait)
         attempt += 1
 
