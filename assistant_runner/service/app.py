@@ -56,9 +56,13 @@ class Service:
         self.core.ready = True
         return self
 
-    async def __aexit__(self, *exc: object) -> None:
+    async def pause(self) -> None:
+        """Stops all work and ends the open streams; what was under way is kept for the next start."""
         self.core.ready = False
         await self.core.workers.close()
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.pause()
         await self.core.intake.close()
         if self._own_folder is not None:
             with contextlib.suppress(OSError):

@@ -1,6 +1,7 @@
 """What a service can be told."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +17,7 @@ class ServiceSettings:
     `code_interpreter`: `script` runs only code that stands in a model script (the user's own file),
     `subprocess` also what a language model wrote, `off` none.
     `context_tokens`: how much of a long thread one turn is given, by estimate.
+    `model`: the engine is asked for this one, whatever a run names; `model_aliases`: for some names.
     `lease_s`: after how long without a sign of life another process takes a run over.
     """
 
@@ -32,4 +34,9 @@ class ServiceSettings:
     lease_s: float = 5.0
     ping_s: float = 15.0
     stop_s: float = 5.0
-    default_models: tuple[str, ...] = ()
+    model: str | None = None
+    model_aliases: Mapping[str, str] = field(default_factory=dict)
+
+    def engine_model(self, model: str) -> str:
+        """The model that the engine is asked for when a run names one."""
+        return self.model or self.model_aliases.get(model, model)

@@ -144,7 +144,8 @@ class RunWork:
     def _request(self, row: Row) -> TurnRequest:
         core, run, extra = self.core, row.doc, row.extra
         items = items_of(core, row, self.world)
-        abilities = core.engine.abilities(run["model"])
+        model = core.settings.engine_model(run["model"])
+        abilities = core.engine.abilities(model)
         if not abilities.vision and any(
             part["type"] == "image_url"
             for item in items
@@ -160,7 +161,7 @@ class RunWork:
         return TurnRequest(
             run_id=self.run_id,
             turn=turn,
-            model=run["model"],
+            model=model,
             instructions=run["instructions"],
             items=items,
             tools=_tools.validate_python(
@@ -642,7 +643,7 @@ class _Turn:
 def ability_flaw(core: Core, run: Document) -> str | None:
     """What the run asks for and its engine cannot give, in words; None if nothing."""
     engine = core.engine
-    abilities = engine.abilities(run["model"])
+    abilities = engine.abilities(core.settings.engine_model(run["model"]))
     kinds = {tool["type"] for tool in run["tools"]}
     if "function" in kinds and not abilities.tools:
         return f"The engine {engine.name} cannot call tools with the model {run['model']!r}."

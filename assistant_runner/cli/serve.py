@@ -1,0 +1,214 @@
+"""`assistant-runner serve`: the service for everybody else's programs."""
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from assistant_runner.service.serving import Address
+
+app = typer.Typer()
+
+
+def register(parent: typer.Typer) -> None:
+    parent.command("serve")(serve)
+
+
+@app.command()
+def serve(
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; any but loopback needs a key.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
+    data: Annotated[
+        str | None, typer.Option(help="Folder for all objects and files; ':memory:' keeps nothing.")
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="What answers: auto, responses, chat, planner or script.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Ask the engine for this model, whatever model a program names.")
+    ] = None,
+    engine_base_url: Annotated[str | None, typer.Option(help="Base URL of the engine's API.")] = None,
+    script: Annotated[Path | None, typer.Option(help="Model script for --engine script.")] = None,
+    api_key: Annotated[
+        list[str] | None, typer.Option(help="A key that callers may use; may be repeated, each is a world.")
+    ] = None,
+    api_key_env: Annotated[
+        list[str] | None, typer.Option(help="Environment variable that holds such a key.")
+    ] = None,
+    api_key_file: Annotated[
+        Path | None, typer.Option(help="File with such keys, one a line, mode 0600.")
+    ] = None,
+    expire_after: Annotated[
+        float | None, typer.Option(min=0.1, help="Seconds after which an unfinished run expires.")
+    ] = None,
+    code_interpreter: Annotated[
+        str,
+        typer.Option(help="Whose code may run: script (a model script's), subprocess (also a model's), off."),
+    ] = "script",
+    cors_origin: Annotated[
+        list[str] | None, typer.Option(help="Origin that browsers may call from; may be repeated.")
+    ] = None,
+    body_limit: Annotated[int, typer.Option(min=1024, help="Largest JSON body, in bytes.")] = 32
+    * 1024
+    * 1024,
+    upload_limit: Annotated[int, typer.Option(min=1024, help="Largest file, in bytes.")] = 512 * 1024 * 1024,
+    log_level: Annotated[
+        str, typer.Option(help="debug, info (with a line per request), warning, error.")
+    ] = "info",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print address and engine as JSON on stdout.")
+    ] = False,
+) -> None:
+    """Serve the Assistants API v2 to any program: change its base URL, and it works again."""
+    from assistant_runner.errors import AssistantRunnerError
+
+    flags = {
+        "engine": engine,
+        "model": model,
+        "engine_base_url": engine_base_url,
+        "script": None if script is None else str(script),
+        "run_expires_s": expire_after,
+    }
+    options = {
+        "api_keys": (api_key or [], api_key_env or [], api_key_file),
+        "code_interpreter": code_interpreter,
+        "cors_origins": tuple(cors_origin or ()),
+        "body_limit": body_limit,
+        "upload_limit": upload_limit,
+    }
+    try:
+        _serve(flags, options, host=host, port=port, data=data, log_level=log_level, as_json=as_json)
+    except AssistantRunnerError as error:
+        if as_json:
+            typer.echo(json.dumps(error.document()))
+        remedy = f" ({error.remedy})" if error.remedy else ""
+        typer.echo(f"assistant-runner: {error.message}{remedy}", err=True)
+        raise typer.Exit(error.exit_status) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def _serve(
+    flags: dict[str, Any],
+    options: dict[str, Any],
+    *,
+    host: str,
+    port: int,
+    data: str | None,
+    log_level: str,
+    as_json: bool,
+) -> None:
+    import asyncio
+
+    from assistant_runner.errors import UsageError
+    from assistant_runner.service.engines.choose import choose_engine
+    from assistant_runner.service.serving import check_exposure, run_server
+    from assistant_runner.service.settings import ServiceSettings
+    from assistant_runner.settings import load_settings
+
+    for name, value, words in (
+        ("--code-interpreter", options["code_interpreter"], ("script", "subprocess", "off")),
+        ("--log-level", log_level, ("debug", "info", "warning", "error")),
+    ):
+        if value not in words:
+            raise UsageError(f"{name} {value!r}: no such word", remedy=f"one of {', '.join(words)}")
+    expire_after = flags.pop("run_expires_s")
+    loaded = load_settings(flags, environ=os.environ, cwd=Path.cwd())
+    settings = loaded.settings
+    folder = None if data == ":memory:" else Path(data) if data else loaded.folders.data / "service"
+    service_settings = ServiceSettings(
+        run_expires_s=expire_after if expire_after is not None else settings.run_expires_s,
+        api_keys=_keys(*options.pop("api_keys")),
+        data_folder=folder,
+        model=flags["model"],
+        model_aliases=dict(settings.model_aliases),
+        **options,
+    )
+    check_exposure(host, service_settings)
+    _log_to_stderr(log_level)
+    chosen = asyncio.run(
+        choose_engine(
+            settings.engine,
+            environ=os.environ,
+            model=settings.model,
+            base_url=settings.engine_base_url,
+            script=settings.script,
+        )
+    )
+
+    def announce(address: "Address") -> None:
+        note = "" if chosen.uses_model else " (no language model)"
+        label = chosen.label if "no language model" in chosen.label else f"{chosen.label}{note}"
+        lines = (
+            f"Listening on {address.url}",
+            f"Base URL for clients: {address.base_url}",
+            f"Engine: {label}",
+            f"Data: {folder or 'in memory, gone when this ends'}",
+            f"Keys: {len(service_settings.api_keys) or 'none asked (loopback only)'}",
+        )
+        typer.echo("\n".join(lines), err=True)
+        if as_json:
+            document = {
+                "url": address.url,
+                "base_url": address.base_url,
+                "port": address.port,
+                "engine": chosen.name,
+                "uses_model": chosen.uses_model,
+                "data": None if folder is None else str(folder),
+                "pid": os.getpid(),
+            }
+            typer.echo(json.dumps(document))
+
+    run_server(chosen, service_settings, host=host, port=port, data=folder, announce=announce)
+
+
+def _keys(given: list[str], variables: list[str], file: Path | None) -> tuple[str, ...]:
+    """All keys that callers may use; ConfigurationError for one that no header can hold."""
+    from assistant_runner.errors import ConfigurationError
+    from assistant_runner.keys import KeySource, key_fault
+
+    found = [*given]
+    for name in variables:
+        secret = KeySource(env=name).read(os.environ)
+        found += [secret.value] if secret else []
+    if file is not None:
+        found += _keys_of_file(file)
+    for key in found:
+        fault = "is empty" if not key else key_fault(key)
+        if fault:
+            raise ConfigurationError(f"a key for callers {fault}", remedy="letters, digits, - and _ only")
+    return tuple(dict.fromkeys(found))
+
+
+def _keys_of_file(path: Path) -> list[str]:
+    import stat
+
+    from assistant_runner.errors import ConfigurationError
+
+    try:
+        mode = path.stat().st_mode
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"key file {path} cannot be read: {error}", remedy="correct the path"
+        ) from None
+    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ConfigurationError(f"key file {path} can be read by others", remedy=f"chmod 600 {path}")
+    keys = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    if not keys:
+        raise ConfigurationError(f"key file {path} holds no key", remedy="put one key a line there")
+    return keys
+
+
+def _log_to_stderr(level: str) -> None:
+    import logging
+
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"
+    )
+    logging.getLogger("assistant_runner").setLevel(level.upper())
