@@ -28,7 +28,7 @@ def estimate(text: str) -> int:
 def items_of(core: Core, row: Row, world: str) -> list[TurnItem]:
     """The items of the next turn, oldest first; BudgetTooSmall if the run's prompt budget is used up."""
     run = row.doc
-    own = _own_items(core, run, world)
+    own = _own_items(core, run, world) if row.extra.get("turn") else []
     budget = core.settings.context_tokens
     maximum = run["max_prompt_tokens"]
     if maximum is not None:

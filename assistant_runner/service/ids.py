@@ -2,6 +2,7 @@
 
 import secrets
 import string
+import time
 
 _ALPHABET = string.ascii_letters + string.digits
 
@@ -18,10 +19,19 @@ PREFIXES = {
     "tool_call": "call_",
 }
 
-_BITS = 6 * 32
 _TABLE = [_ALPHABET[i % 62] for i in range(256)]
+_ORDERED = string.digits + string.ascii_uppercase + string.ascii_lowercase
 
 
 def new_id(kind: str) -> str:
-    """A fresh id of a kind (`assistant`, `thread.run`...): about 140 random bits."""
-    return PREFIXES[kind] + "".join([_TABLE[byte] for byte in secrets.token_bytes(24)])
+    """A fresh id of a kind (`assistant`, `thread.run`...).
+
+    Seven characters of time, then seventeen random ones (about 100 bits): ids made one after the
+    other stand together in the store's indexes, which is what keeps inserts cheap.
+    """
+    milliseconds = time.time_ns() // 1_000_000
+    clock = []
+    for _ in range(7):
+        milliseconds, digit = divmod(milliseconds, 62)
+        clock.append(_ORDERED[digit])
+    return PREFIXES[kind] + "".join(reversed(clock)) + "".join([_TABLE[b] for b in secrets.token_bytes(17)])

@@ -66,11 +66,14 @@ class Listener:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def read(self, timeout_s: float) -> bytes | None:
-        """All frames that are there, once there are some; a ping after the timeout; None at the end."""
-        if not self._frames:
-            if self.closed:
-                return None
+    @property
+    def is_drained(self) -> bool:
+        """Whether all frames were read and no more will come."""
+        return self.closed and not self._frames
+
+    async def read(self, timeout_s: float) -> bytes:
+        """All frames that are there, once there are some; a ping after the timeout; b"" at the end."""
+        if not self._frames and not self.closed:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await asyncio.wait_for(self._waiter, timeout_s)
@@ -78,8 +81,6 @@ class Listener:
                 return PING
             finally:
                 self._waiter = None
-            if not self._frames:
-                return None
         data = b"".join(self._frames)
         self._frames.clear()
         return data

@@ -83,7 +83,6 @@ class Stream:
 
     run_id: str
     listener: Listener
-    first: list[bytes]
 
     async def send(self, call: "Call", send: Send) -> None:
         headers = [
@@ -95,12 +94,12 @@ class Stream:
         gone = asyncio.create_task(self._wait_until_gone(call.receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": headers})
-            if self.first:
-                body = b"".join(self.first)
-                await send({"type": "http.response.body", "body": body, "more_body": True})
-            while (data := await self.listener.read(ping_s)) is not None:
-                await send({"type": "http.response.body", "body": data, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
+            await asyncio.sleep(0)  # an engine that answers at once gets its frames into the first write
+            more = True
+            while more:
+                data = await self.listener.read(ping_s)
+                more = not self.listener.is_drained
+                await send({"type": "http.response.body", "body": data, "more_body": more})
         finally:
             hub.leave(self.run_id, self.listener)
             gone.cancel()

@@ -18,7 +18,6 @@ from assistant_runner.service.formats import check_format
 from assistant_runner.service.messages import add_message
 from assistant_runner.service.resources import resolved, without_deleted
 from assistant_runner.service.routes.threads import active_run, make_thread
-from assistant_runner.service.sse import frame
 from assistant_runner.service.store.base import ActiveRun, Document, Row
 from assistant_runner.service.web import Answer, Call, Result, Stream, check_prefix
 from assistant_runner.wire.bodies import (
@@ -128,7 +127,9 @@ def _begin(call: Call, body: Document, run: Document, events: list[tuple[str, Do
     if body.get("stream"):
         events = [*events, ("thread.run.created", run), ("thread.run.queued", run)]
         listener = core.hub.listen(run["id"])
-        result = Stream(run["id"], listener, [frame(name, document) for name, document in events])
+        for name, document in events:
+            core.hub.publish(run["id"], name, document)
+        result = Stream(run["id"], listener)
     else:
         result = Answer(run)
     core.workers.start(world=call.world, thread_id=run["thread_id"], run_id=run["id"])
@@ -210,9 +211,10 @@ async def submit(call: Call) -> Result:
         core.store.set_active(row.id, status="queued", owner=core.workers.owner, seen_at=core.clock())
     result: Result
     if body.get("stream"):
-        listener = core.hub.listen(row.id)
-        first = [frame("thread.run.step.completed", step_row.doc)] if step_row is not None else []
-        result = Stream(row.id, listener, [*first, frame("thread.run.queued", row.doc)])
+        result = Stream(row.id, core.hub.listen(row.id))
+        if step_row is not None:
+            core.hub.publish(row.id, "thread.run.step.completed", step_row.doc)
+        core.hub.publish(row.id, "thread.run.queued", row.doc)
     else:
         result = Answer(row.doc)
     core.workers.start(world=call.world, thread_id=thread_id, run_id=row.id)

@@ -48,6 +48,15 @@ class ActiveRun:
     seen_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Who works on an active run, its status there, and the version of its document."""
+
+    owner: str | None
+    status: str
+    version: int
+
+
 class Conflict(Exception):
     """The document was changed by somebody else since it was read."""
 
@@ -130,6 +139,10 @@ class Store(Protocol):
         ...
 
     def active_run(self, thread_id: str) -> ActiveRun | None: ...
+
+    def holding(self, run_id: str, seq: int) -> Holding | None:
+        """How an active run stands, by its id and the place of its document; None if it ended."""
+        ...
 
     def set_active(self, run_id: str, *, status: str, owner: str | None, seen_at: float) -> None: ...
 

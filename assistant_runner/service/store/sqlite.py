@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from assistant_runner.errors import ConfigurationError
-from assistant_runner.service.store.base import ActiveRun, Conflict, Document, Order, Row, UnknownCursor
+from assistant_runner.service.store.base import (
+    ActiveRun,
+    Conflict,
+    Document,
+    Holding,
+    Order,
+    Row,
+    UnknownCursor,
+)
 
 MIGRATIONS = (
     """
@@ -82,6 +90,7 @@ class SqliteStore:
             )
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA wal_autocheckpoint = 8000")
             connection.execute("PRAGMA cache_size = -16000")
             connection.execute("PRAGMA temp_store = MEMORY")
             store = cls(connection)
@@ -272,6 +281,14 @@ class SqliteStore:
             f"SELECT {_ACTIVE} FROM active_runs WHERE thread_id = ?", (thread_id,)
         ).fetchone()
         return None if found is None else ActiveRun(*found)
+
+    def holding(self, run_id: str, seq: int) -> Holding | None:
+        found = self._execute(
+            "SELECT a.owner, a.status, d.version FROM active_runs a, documents d "
+            "WHERE a.run_id = ? AND d.seq = ? AND d.gone = 0",
+            (run_id, seq),
+        ).fetchone()
+        return None if found is None else Holding(*found)
 
     def set_active(self, run_id: str, *, status: str, owner: str | None, seen_at: float) -> None:
         self._execute(

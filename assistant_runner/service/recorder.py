@@ -1,0 +1,278 @@
+"""One turn as it is written down: the engine's events become messages and run steps.
+
+Text opens a message and its step, a function call opens a tool step; what is open is closed before
+the next thing opens (streaming reference, section 4). A message's text is written when the message
+ends, not with every delta: a process that is killed in between leaves an open message without text,
+and whoever takes the run up begins that turn again.
+"""
+
+from typing import Any, NoReturn
+
+from assistant_runner.service import documents, lifecycle
+from assistant_runner.service.core import Core
+from assistant_runner.service.engines.base import CallDelta, EngineError, Finish
+from assistant_runner.service.ids import new_id
+from assistant_runner.service.ledger import Ledger
+from assistant_runner.service.sse import encode, text_frame_head
+from assistant_runner.service.store.base import Document, Row
+
+STEP = "thread.run.step"
+MESSAGE = "thread.message"
+
+
+class Recorder:
+    """What one turn has brought so far.
+
+    `holds_calls`: function calls are kept back until the turn is over, because some of them may mean
+    a built-in tool of the service, which the client must not see as a call.
+    """
+
+    def __init__(self, core: Core, ledger: Ledger, *, holds_calls: bool) -> None:
+        self.core = core
+        self.ledger = ledger
+        self.holds_calls = holds_calls
+        self.step_row: Row | None = None
+        self.message_row: Row | None = None
+        self.content: list[Document] = []
+        self.calls: list[Document] = []
+        self.builtins: list[tuple[str, Document]] = []
+        self.finish: Finish | None = None
+        self.carry: Any = None
+        self._pieces: list[str] = []
+        self._frame_ends = ("", "")
+
+    # ---- messages
+
+    def text(self, text: str) -> None:
+        run_id, hub = self.ledger.run_id, self.core.hub
+        self._open_message()
+        if self.content and self.content[-1]["type"] == "text":
+            self._pieces.append(text)
+            if hub.heard(run_id):
+                head, tail = self._frame_ends
+                hub.publish_raw(run_id, f"{head}{encode(text)}{tail}".encode("ascii"))
+            return
+        self.seal()
+        self.content.append(documents.text_part(""))
+        self._pieces = [text]
+        assert self.message_row is not None
+        index = len(self.content) - 1
+        self._frame_ends = text_frame_head(self.message_row.id, index)
+        part = {"index": index, "type": "text", "text": {"value": text, "annotations": []}}
+        self._message_delta(part)
+
+    def refusal(self, text: str) -> None:
+        self._open_message()
+        if not self.content or self.content[-1]["type"] != "refusal":
+            self.seal()
+            self.content.append({"type": "refusal", "refusal": ""})
+        self.content[-1]["refusal"] += text
+        self._message_delta({"index": len(self.content) - 1, "type": "refusal", "refusal": text})
+
+    def annotate(self, annotation: Document) -> None:
+        """Adds a finished annotation to the last text part; without a text there is nothing to mark."""
+        index = len(self.content) - 1
+        while index >= 0 and self.content[index]["type"] != "text":
+            index -= 1
+        if index < 0:
+            return
+        listed: list[Document] = self.content[index]["text"]["annotations"]
+        shown = {"index": len(listed), **annotation}
+        listed.append(annotation)
+        self._message_delta({"index": index, "type": "text", "text": {"annotations": [shown]}})
+
+    def seal(self) -> None:
+        """Puts the pieces of the last text part together."""
+        if self._pieces:
+            self.content[-1]["text"]["value"] += "".join(self._pieces)
+            self._pieces = []
+
+    def written(self) -> str:
+        """The text of the open message so far."""
+        self.seal()
+        return "".join(part["text"]["value"] for part in self.content if part["type"] == "text")
+
+    def _message_delta(self, part: Document) -> None:
+        assert self.message_row is not None
+        document = {
+            "id": self.message_row.id,
+            "object": "thread.message.delta",
+            "delta": {"content": [part]},
+        }
+        self.core.hub.publish(self.ledger.run_id, "thread.message.delta", document)
+
+    def _open_message(self) -> None:
+        if self.message_row is not None:
+            return
+        if self.step_row is not None:
+            self.fault("text after a function call in one turn")
+        core, ledger = self.core, self.ledger
+        now = core.now()
+        with core.store.transaction():
+            run = ledger.own().doc
+            message = documents.message(
+                now=now,
+                thread_id=ledger.thread_id,
+                role="assistant",
+                content=[],
+                status="in_progress",
+                assistant_id=run["assistant_id"],
+                run_id=ledger.run_id,
+            )
+            details = {"type": "message_creation", "message_creation": {"message_id": message["id"]}}
+            step = documents.step(run, details, now=now)
+            self.step_row = core.store.insert(STEP, ledger.run_id, step["id"], step)
+            self.message_row = core.store.insert(
+                MESSAGE, ledger.thread_id, message["id"], message, tag=ledger.run_id
+            )
+        self._publish_opened(step)
+        if core.hub.heard(ledger.run_id):
+            core.hub.publish(ledger.run_id, "thread.message.created", message)
+            core.hub.publish(ledger.run_id, "thread.message.in_progress", message)
+
+    def close_message(self, usage: dict[str, int] | None) -> None:
+        """Completes the open message, if there is one, and its step."""
+        if self.message_row is None or self.step_row is None:
+            return
+        core, ledger = self.core, self.ledger
+        now = core.now()
+        self.seal()
+        with core.store.transaction():
+            ledger.own()
+            message_row = core.store.get(MESSAGE, ledger.thread_id, self.message_row.id) or self.message_row
+            message_row.doc = lifecycle.end_message({**message_row.doc, "content": self.content}, now)
+            core.store.update(message_row)
+            self.step_row.doc = lifecycle.end_step(self.step_row.doc, "completed", now, usage=usage)
+            core.store.update(self.step_row)
+        core.hub.publish(ledger.run_id, "thread.message.completed", message_row.doc)
+        core.hub.publish(ledger.run_id, "thread.run.step.completed", self.step_row.doc)
+        self.message_row = self.step_row = None
+        self.content = []
+
+    # ---- function calls
+
+    def call_piece(self, event: CallDelta) -> None:
+        if event.index > len(self.calls):
+            self.fault(f"a tool call with index {event.index} after {len(self.calls)} calls")
+        if event.index == len(self.calls):
+            call = self._new_call(event)
+            self.calls.append(call)
+            if not self.holds_calls:
+                self.open_calls()
+                self._call_head(event.index, call)
+        if event.arguments:
+            self.calls[event.index]["function"]["arguments"] += event.arguments
+            if not self.holds_calls:
+                self._call_arguments(event.index, event.arguments)
+
+    def _new_call(self, event: CallDelta) -> Document:
+        identifier = event.id
+        taken = {call["id"] for call in self.calls}
+        if not identifier or identifier in taken or not is_plain_id(identifier):
+            identifier = new_id("tool_call")
+        return {"id": identifier, "type": "function", "function": {"name": event.name or "", "arguments": ""}}
+
+    def open_calls(self) -> None:
+        """Opens the step of the turn's function calls, if it is not open."""
+        self.close_message(None)
+        if self.step_row is None:
+            self.step_row = self._open_step()
+
+    def show_held_calls(self, calls: list[Document]) -> None:
+        """The deltas of calls that were held back until all of the turn was known."""
+        for index, call in enumerate(calls):
+            self._call_head(index, call)
+            self._call_arguments(index, call["function"]["arguments"])
+
+    def _call_head(self, index: int, call: Document) -> None:
+        function = {"name": call["function"]["name"], "arguments": "", "output": None}
+        self._own_delta({"index": index, "id": call["id"], "type": "function", "function": function})
+
+    def _call_arguments(self, index: int, piece: str) -> None:
+        self._own_delta({"index": index, "type": "function", "function": {"arguments": piece}})
+
+    def _own_delta(self, call: Document) -> None:
+        assert self.step_row is not None
+        self._step_delta(self.step_row, call)
+
+    def _open_step(self) -> Row:
+        core, ledger = self.core, self.ledger
+        with core.store.transaction():
+            run = ledger.own().doc
+            step = documents.step(run, {"type": "tool_calls", "tool_calls": []}, now=core.now())
+            row = core.store.insert(STEP, ledger.run_id, step["id"], step)
+        self._publish_opened(step)
+        return row
+
+    def _publish_opened(self, step: Document) -> None:
+        hub, run_id = self.core.hub, self.ledger.run_id
+        if hub.heard(run_id):
+            hub.publish(run_id, "thread.run.step.created", step)
+            hub.publish(run_id, "thread.run.step.in_progress", step)
+
+    def _step_delta(self, step_row: Row, call: Document) -> None:
+        hub, run_id = self.core.hub, self.ledger.run_id
+        if hub.heard(run_id):
+            details = {"type": "tool_calls", "tool_calls": [call]}
+            document = {
+                "id": step_row.id,
+                "object": "thread.run.step.delta",
+                "delta": {"step_details": details},
+            }
+            hub.publish(run_id, "thread.run.step.delta", document)
+
+    # ---- built-in tools
+
+    def open_builtin(self, kind: str, arguments: Document) -> tuple[Row, str]:
+        """Opens the step of a built-in call that the service is about to run: its row and call id."""
+        step_row = self._open_step()
+        call_id = new_id("tool_call")
+        head: Document = {"index": 0, "id": call_id, "type": kind}
+        if kind == "code_interpreter":
+            self._step_delta(step_row, {**head, kind: {"input": "", "outputs": []}})
+            piece = {"input": arguments.get("input", "")}
+            self._step_delta(step_row, {"index": 0, "type": kind, kind: piece})
+        else:
+            self._step_delta(step_row, {**head, kind: {}})
+        return step_row, call_id
+
+    def close_builtin(
+        self, step_row: Row, call: Document, *, extra: Document, usage: dict[str, int] | None
+    ) -> None:
+        """Completes the step of a built-in call; `extra` is what the service keeps beside it."""
+        kind = call["type"]
+        if kind == "code_interpreter" and call[kind]["outputs"]:
+            outputs = [{"index": index, **output} for index, output in enumerate(call[kind]["outputs"])]
+            self._step_delta(step_row, {"index": 0, "type": kind, kind: {"outputs": outputs}})
+        core, ledger = self.core, self.ledger
+        with core.store.transaction():
+            ledger.own()
+            document = {**step_row.doc, "step_details": {"type": "tool_calls", "tool_calls": [call]}}
+            step_row.doc = lifecycle.end_step(document, "completed", core.now(), usage=usage)
+            step_row.extra = {**step_row.extra, **extra}
+            core.store.update(step_row)
+        core.hub.publish(ledger.run_id, "thread.run.step.completed", step_row.doc)
+
+    def hosted(self, call: Document) -> None:
+        """Books a built-in tool that the engine ran itself; the call is finished."""
+        self.close_message(None)
+        step_row = self._open_step()
+        kind = str(call.get("type", ""))
+        if not is_plain_id(str(call.get("id", ""))):
+            call = {**call, "id": new_id("tool_call")}
+        head: Document = {"index": 0, "id": call["id"], "type": kind}
+        if kind == "code_interpreter":
+            call = {**call, kind: {"input": "", "outputs": [], **(call.get(kind) or {})}}
+            self._step_delta(step_row, {**head, kind: {"input": call[kind]["input"], "outputs": []}})
+        else:
+            self._step_delta(step_row, {**head, kind: {}})
+        self.close_builtin(step_row, call, extra={}, usage=None)
+
+    def fault(self, words: str) -> NoReturn:
+        raise EngineError("server_error", f"The engine gave {words}.", kind="bad_answer")
+
+
+def is_plain_id(identifier: str) -> bool:
+    """Whether an engine's id for a call can stand in the protocol."""
+    bare = identifier.replace("_", "").replace("-", "")
+    return 0 < len(identifier) <= 64 and bare.isascii() and bare.isalnum()
