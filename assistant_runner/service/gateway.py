@@ -17,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from assistant_runner.service.core import Core
 from assistant_runner.service.failures import ApiError
-from assistant_runner.service.sse import encode
+from assistant_runner.service.jsons import answer_bytes
 from assistant_runner.service.store.base import Conflict
 from assistant_runner.service.web import Answer, Call, CutShort, Handler, TooLarge, read_body, send_body
 
@@ -118,7 +118,7 @@ class Gateway:
                     type="server_error",
                 )
             if status == 0:
-                body = encode(failure.document()).encode("ascii")
+                body = answer_bytes(failure.document())
                 await send_body(send_with_id, failure.status, body, b"application/json", failure.headers)
         finally:
             if access_log.isEnabledFor(logging.INFO):
@@ -138,7 +138,7 @@ class Gateway:
         if path in ("/health", "/ready", "/healthz", "/readyz"):
             ready = not path.startswith("/ready") or self._core.ready
             document = {"status": "ok" if ready else "starting", "engine": self._core.engine.name}
-            body = encode(document).encode("ascii")
+            body = answer_bytes(document)
             return await send_body(send, 200 if ready else 503, body, b"application/json")
         if scope["method"] == "OPTIONS" and self._origins:
             return await send_body(send, 204, b"", b"text/plain")

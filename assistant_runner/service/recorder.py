@@ -12,8 +12,9 @@ from assistant_runner.service import documents, lifecycle
 from assistant_runner.service.core import Core
 from assistant_runner.service.engines.base import CallDelta, EngineError, Finish
 from assistant_runner.service.ids import new_id
+from assistant_runner.service.jsons import answer_bytes
 from assistant_runner.service.ledger import Ledger
-from assistant_runner.service.sse import encode, text_frame_head
+from assistant_runner.service.sse import text_frame_ends
 from assistant_runner.service.store.base import Document, Row
 
 STEP = "thread.run.step"
@@ -39,7 +40,7 @@ class Recorder:
         self.finish: Finish | None = None
         self.carry: Any = None
         self._pieces: list[str] = []
-        self._frame_ends = ("", "")
+        self._frame_ends = (b"", b"")
 
     # ---- messages
 
@@ -50,14 +51,14 @@ class Recorder:
             self._pieces.append(text)
             if hub.heard(run_id):
                 head, tail = self._frame_ends
-                hub.publish_raw(run_id, f"{head}{encode(text)}{tail}".encode("ascii"))
+                hub.publish_raw(run_id, b"".join((head, answer_bytes(text), tail)))
             return
         self.seal()
         self.content.append(documents.text_part(""))
         self._pieces = [text]
         assert self.message_row is not None
         index = len(self.content) - 1
-        self._frame_ends = text_frame_head(self.message_row.id, index)
+        self._frame_ends = text_frame_ends(self.message_row.id, index)
         part = {"index": index, "type": "text", "text": {"value": text, "annotations": []}}
         self._message_delta(part)
 
@@ -127,8 +128,8 @@ class Recorder:
             )
         self._publish_opened(step)
         if core.hub.heard(ledger.run_id):
-            core.hub.publish(ledger.run_id, "thread.message.created", message)
-            core.hub.publish(ledger.run_id, "thread.message.in_progress", message)
+            names = ("thread.message.created", "thread.message.in_progress")
+            core.hub.publish(ledger.run_id, names, message)
 
     def close_message(self, usage: dict[str, int] | None) -> None:
         """Completes the open message, if there is one, and its step."""
@@ -207,8 +208,7 @@ class Recorder:
     def _publish_opened(self, step: Document) -> None:
         hub, run_id = self.core.hub, self.ledger.run_id
         if hub.heard(run_id):
-            hub.publish(run_id, "thread.run.step.created", step)
-            hub.publish(run_id, "thread.run.step.in_progress", step)
+            hub.publish(run_id, ("thread.run.step.created", "thread.run.step.in_progress"), step)
 
     def _step_delta(self, step_row: Row, call: Document) -> None:
         hub, run_id = self.core.hub, self.ledger.run_id

@@ -5,11 +5,10 @@ no line separator inside a frame can be taken for its end, and no character can 
 """
 
 import asyncio
-import json
 from collections import deque
 from typing import Any
 
-encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+from assistant_runner.service.jsons import answer_bytes
 
 DONE = b"event: done\ndata: [DONE]\n\n"
 PING = b": ping\n\n"
@@ -19,7 +18,7 @@ BACKLOG = 50_000
 
 
 def frame(event: str, document: Any) -> bytes:
-    return f"event: {event}\ndata: {encode(document)}\n\n".encode("ascii")
+    return b"event: %b\ndata: %b\n\n" % (event.encode("ascii"), answer_bytes(document))
 
 
 def error_frame(message: str, code: str | None = None) -> bytes:
@@ -28,12 +27,12 @@ def error_frame(message: str, code: str | None = None) -> bytes:
     return frame("error", {"error": body})
 
 
-def text_frame_head(message_id: str, index: int) -> tuple[str, str]:
+def text_frame_ends(message_id: str, index: int) -> tuple[bytes, bytes]:
     """What stands before and after the JSON string of a text delta."""
     return (
         f'event: thread.message.delta\ndata: {{"id":"{message_id}","object":"thread.message.delta",'
-        f'"delta":{{"content":[{{"index":{index},"type":"text","text":{{"value":',
-        "}}]}}\n\n",
+        f'"delta":{{"content":[{{"index":{index},"type":"text","text":{{"value":'.encode("ascii"),
+        b"}}]}}\n\n",
     )
 
 
@@ -107,12 +106,16 @@ class Hub:
     def heard(self, run_id: str) -> bool:
         return run_id in self._listeners
 
-    def publish(self, run_id: str, event: str, document: Any) -> None:
+    def publish(self, run_id: str, events: str | tuple[str, ...], document: Any) -> None:
+        """Tells the listeners of a run one event, or several that carry the same document."""
         listeners = self._listeners.get(run_id)
-        if listeners:
-            data = frame(event, document)
-            for listener in listeners:
-                listener.push(data)
+        if not listeners:
+            return
+        body = answer_bytes(document)
+        names = (events,) if isinstance(events, str) else events
+        data = b"".join([b"event: %b\ndata: %b\n\n" % (name.encode("ascii"), body) for name in names])
+        for listener in listeners:
+            listener.push(data)
 
     def publish_raw(self, run_id: str, data: bytes) -> None:
         for listener in self._listeners.get(run_id, ()):

@@ -18,7 +18,8 @@ from assistant_runner.service.core import Core
 from assistant_runner.service.documents import listing
 from assistant_runner.service.failures import bad_request, not_found, of_flaw, unknown_word, wrong_prefix
 from assistant_runner.service.ids import PREFIXES
-from assistant_runner.service.sse import Listener, encode
+from assistant_runner.service.jsons import answer_bytes
+from assistant_runner.service.sse import Listener
 from assistant_runner.service.store.base import Document, Row, UnknownCursor
 from assistant_runner.wire.checks import Check, Flaw
 
@@ -36,7 +37,7 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
 
     async def send(self, call: "Call", send: Send) -> None:
-        body = encode(self.document).encode("ascii")
+        body = answer_bytes(self.document)
         await send_body(send, self.status, body, b"application/json", self.headers)
 
 

@@ -45,7 +45,7 @@ async def create(call: Call) -> Result:
         for message in body.get("additional_messages") or []:
             add_message(core, call.world, thread_id, message)
         run = _insert_run(core, call.world, thread_id, body, assistant)
-    return _begin(call, body, run, [])
+    return _begin(call, body, run)
 
 
 async def create_with_thread(call: Call) -> Result:
@@ -55,7 +55,7 @@ async def create_with_thread(call: Call) -> Result:
     with core.store.transaction():
         thread = make_thread(core, call.world, body.get("thread") or {})
         run = _insert_run(core, call.world, thread["id"], body, assistant)
-    return _begin(call, body, run, [("thread.created", thread)])
+    return _begin(call, body, run, thread)
 
 
 def _assistant(call: Call, body: Document) -> Row:
@@ -120,15 +120,15 @@ def _insert_run(core: Core, world: str, thread_id: str, body: Document, assistan
     return run
 
 
-def _begin(call: Call, body: Document, run: Document, events: list[tuple[str, Document]]) -> Result:
+def _begin(call: Call, body: Document, run: Document, thread: Document | None = None) -> Result:
     """Starts the work, and answers with the run or its events."""
     core = call.core
     result: Result
     if body.get("stream"):
-        events = [*events, ("thread.run.created", run), ("thread.run.queued", run)]
         listener = core.hub.listen(run["id"])
-        for name, document in events:
-            core.hub.publish(run["id"], name, document)
+        if thread is not None:
+            core.hub.publish(run["id"], "thread.created", thread)
+        core.hub.publish(run["id"], ("thread.run.created", "thread.run.queued"), run)
         result = Stream(run["id"], listener)
     else:
         result = Answer(run)

@@ -5,7 +5,6 @@ transactions, never the file. A thread's lock and the runs that are under way st
 their own, so that finding them costs the same whatever the number of threads.
 """
 
-import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from assistant_runner.errors import ConfigurationError
+from assistant_runner.service.jsons import loaded, stored_bytes
 from assistant_runner.service.store.base import (
     ActiveRun,
     Conflict,
@@ -33,8 +33,8 @@ MIGRATIONS = (
         tag TEXT,
         version INTEGER NOT NULL DEFAULT 1,
         gone INTEGER NOT NULL DEFAULT 0,
-        doc TEXT NOT NULL,
-        extra TEXT
+        doc BLOB NOT NULL,
+        extra BLOB
     );
     CREATE UNIQUE INDEX documents_by_id ON documents (id, kind, parent);
     CREATE INDEX documents_by_parent ON documents (parent, kind, seq) WHERE gone = 0;
@@ -54,7 +54,7 @@ MIGRATIONS = (
         world TEXT NOT NULL,
         key TEXT NOT NULL,
         at REAL NOT NULL,
-        value TEXT NOT NULL,
+        value BLOB NOT NULL,
         PRIMARY KEY (world, key)
     ) WITHOUT ROWID;
     CREATE INDEX idempotency_by_time ON idempotency (at);
@@ -64,8 +64,6 @@ MIGRATIONS = (
 
 _COLUMNS = "kind, parent, id, seq, version, doc, extra, tag"
 _ACTIVE = "run_id, thread_id, world, status, deadline_at, owner, seen_at"
-
-_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class SqliteStore:
@@ -152,7 +150,7 @@ class SqliteStore:
             "ON CONFLICT (id, kind, parent) DO UPDATE SET gone = 0, version = version + 1, "
             "tag = excluded.tag, doc = excluded.doc, extra = excluded.extra WHERE gone = 1 "
             "RETURNING seq, version",
-            (kind, parent, identifier, tag, _encode(doc), _encode(extra) if extra else None),
+            (kind, parent, identifier, tag, stored_bytes(doc), stored_bytes(extra) if extra else None),
         )
         found = cursor.fetchone()
         if found is None:
@@ -180,8 +178,8 @@ class SqliteStore:
             "UPDATE documents SET doc = ?, extra = ?, tag = ?, version = version + 1 "
             "WHERE seq = ? AND id = ? AND version = ? AND gone = 0",
             (
-                _encode(row.doc),
-                _encode(row.extra) if row.extra else None,
+                stored_bytes(row.doc),
+                stored_bytes(row.extra) if row.extra else None,
                 row.tag,
                 row.seq,
                 row.id,
@@ -194,7 +192,7 @@ class SqliteStore:
 
     def delete(self, kind: str, parent: str, identifier: str) -> bool:
         cursor = self._execute(
-            "UPDATE documents SET gone = 1, doc = '{}', extra = NULL, version = version + 1 "
+            "UPDATE documents SET gone = 1, doc = x'7B7D', extra = NULL, version = version + 1 "
             "WHERE id = ? AND kind = ? AND parent = ? AND gone = 0",
             (_plain(identifier), kind, parent),
         )
@@ -329,12 +327,12 @@ class SqliteStore:
         found = self._execute(
             "SELECT value FROM idempotency WHERE world = ? AND key = ?", (world, key)
         ).fetchone()
-        return None if found is None else json.loads(found[0])
+        return None if found is None else loaded(found[0])
 
     def remember(self, world: str, key: str, value: Document, at: float) -> None:
         self._execute(
             "INSERT OR REPLACE INTO idempotency (world, key, at, value) VALUES (?, ?, ?, ?)",
-            (world, key, at, _encode(value)),
+            (world, key, at, stored_bytes(value)),
         )
 
     def forget_before(self, at: float) -> None:
@@ -346,9 +344,7 @@ class SqliteStore:
 
 def _row(found: Sequence[Any]) -> Row:
     kind, parent, identifier, seq, version, doc, extra, tag = found
-    return Row(
-        kind, parent, identifier, seq, version, json.loads(doc), json.loads(extra) if extra else {}, tag
-    )
+    return Row(kind, parent, identifier, seq, version, loaded(doc), loaded(extra) if extra else {}, tag)
 
 
 def _plain(identifier: str) -> str:
