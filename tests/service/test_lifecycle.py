@@ -146,7 +146,9 @@ def test_an_open_step_ends_as_its_run_does(run_status: str, step_status: str, st
 
 
 def test_a_cut_message_says_why_and_when():
-    message = documents.message(now=1, thread_id="thread_a", role="assistant", content=[], status="in_progress")
+    message = documents.message(
+        now=1, thread_id="thread_a", role="assistant", content=[], status="in_progress"
+    )
 
     cut = end_message(message, 200, reason="run_failed")
 

@@ -14,7 +14,12 @@ SCENARIOS: dict[str, list[dict[str, Any]]] = {
     "plain answer": [{"text": "Hello there, Łódź 🌧 北."}],
     "function call": [{"tool_calls": [CALL]}, {"text": "Done."}],
     "parallel calls": [{"tool_calls": [CALL, {"name": "g", "arguments_raw": "{"}]}, {"text": "Done."}],
-    "three rounds": [{"tool_calls": [CALL]}, {"tool_calls": [CALL]}, {"tool_calls": [CALL]}, {"text": "Done."}],
+    "three rounds": [
+        {"tool_calls": [CALL]},
+        {"tool_calls": [CALL]},
+        {"tool_calls": [CALL]},
+        {"text": "Done."},
+    ],
     "text then call": [{"text": "Let me see.", "tool_calls": [CALL]}, {"text": "Done."}],
     "code interpreter": [{"builtin": "code_interpreter", "input": "print(6*7)"}, {"text": "42"}],
     "silent code": [{"builtin": "code_interpreter", "input": "x = 1"}, {"text": "done"}],
@@ -24,7 +29,9 @@ SCENARIOS: dict[str, list[dict[str, Any]]] = {
         {"tool_calls": [CALL]},
         {"text": "Done."},
     ],
-    "failure before output": [{"error": {"code": "rate_limit_exceeded", "message": "try again in 3 seconds"}}],
+    "failure before output": [
+        {"error": {"code": "rate_limit_exceeded", "message": "try again in 3 seconds"}}
+    ],
     "failure during a message": [{"text": "Half an", "error": {"code": "server_error", "message": "gone"}}],
     "failure after a round": [{"tool_calls": [CALL]}, {"error": {"code": "server_error", "message": "no"}}],
     "length": [{"text": "word", "repeat": 400}],
@@ -72,7 +79,9 @@ async def test_deltas_add_up_to_the_final_text(name: str):
         streams = await streamed(server, "played", max_completion_tokens=300)
 
         for frames in streams:
-            ended = [f for f in frames if f.event in ("thread.message.completed", "thread.message.incomplete")]
+            ended = [
+                f for f in frames if f.event in ("thread.message.completed", "thread.message.incomplete")
+            ]
             final = {frame.data["id"]: frame.data["content"][0]["text"]["value"] for frame in ended}
             assert accumulated(frames) == final
 
@@ -94,7 +103,9 @@ async def test_call_deltas_carry_id_and_name_once_and_the_step_begins_empty():
 
         created = next(frame for frame in frames if frame.event == "thread.run.step.created")
         assert created.data["step_details"] == {"type": "tool_calls", "tool_calls": []}
-        deltas = [f.data["delta"]["step_details"]["tool_calls"][0] for f in frames if f.event.endswith("step.delta")]
+        deltas = [
+            f.data["delta"]["step_details"]["tool_calls"][0] for f in frames if f.event.endswith("step.delta")
+        ]
         assert [(delta["index"], "id" in delta) for delta in deltas] == [
             (0, True),
             (0, False),
