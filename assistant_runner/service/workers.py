@@ -59,6 +59,11 @@ class Workers:
                 active.run_id, error_frame("The service stops; the run goes on when it is started again.")
             )
 
+    @property
+    def count(self) -> int:
+        """How many runs this process works on now."""
+        return len(self._tasks)
+
     def start(self, *, world: str, thread_id: str, run_id: str) -> None:
         """Begins the work on a run that this process owns."""
         if self._stopping:

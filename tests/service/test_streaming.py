@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.service.conftest import Frame, functions, running, script
+from tests.service.conftest import Frame, functions, running, script, until
 from tests.service.protocol import accumulated, check_error, check_events, check_order
 
 CALL = {"name": "f", "arguments": {"a": 1}}
@@ -175,10 +175,7 @@ async def test_cancelling_a_streamed_run_ends_its_stream_as_the_grammar_has_it()
         assistant = await server.assistant()
         body = {"assistant_id": assistant["id"], "model": "played"}
         stream = asyncio.create_task(server.stream("/threads/runs", body))
-        runs = []
-        while not runs:
-            await asyncio.sleep(0.01)
-            runs = list(server.service.core.workers._tasks)
+        await until(lambda: server.service.core.workers.count)
         active = server.service.core.store.active_runs(owner=server.service.core.workers.owner)[0]
         cancelled = await server.post(f"/threads/{active.thread_id}/runs/{active.run_id}/cancel")
 
@@ -217,8 +214,7 @@ async def test_a_service_that_stops_says_so_in_the_stream():
         assistant = await server.assistant()
         body = {"assistant_id": assistant["id"], "model": "played"}
         stream = asyncio.create_task(server.stream("/threads/runs", body))
-        while not server.service.core.workers._tasks:
-            await asyncio.sleep(0.01)
+        await until(lambda: server.service.core.workers.count)
         await server.service.pause()
 
         frames = await stream
