@@ -41,8 +41,10 @@ from assistant_runner.setup.tools import definitions_from, open_spec_tools
 from assistant_runner.tooling.contract import Tool, ToolContext
 from assistant_runner.tooling.fetcher import guarded_client
 from assistant_runner.tooling.gate import ToolGate
+from assistant_runner.tooling.masking import secrets_of
 from assistant_runner.tooling.recorded import recorded_client
 from assistant_runner.tooling.registry import Toolbox, default_tools, load_tools
+from assistant_runner.tooling.spill import READER_NAME, Spill
 from assistant_runner.wire.assistants import Assistant, AssistantCreate
 from assistant_runner.wire.base import Metadata
 from assistant_runner.wire.tools import AssistantTool, NamedToolChoice, ResponseFormat, ToolChoice
@@ -135,15 +137,14 @@ async def open_runner(loaded: LoadedSettings) -> AsyncIterator[Runner]:
                 notices.append(_no_model_notice(engine))
         if settings.offline:
             notices.append(RECORDED_NOTICE)
-        client = recorded_client() if settings.offline else guarded_client(allow_hosts=settings.allow_hosts)
-        await stack.enter_async_context(client)
+        client = await stack.enter_async_context(tool_client(loaded))
         journal = _open_journal(loaded, notices)
         if journal is not None:
             stack.callback(journal.close)
         yield AssembledRunner(
             loaded,
             backend=backend,
-            shelf=Shelf(toolbox, ToolGate(policy=spec.policy if spec else None), spec),
+            shelf=Shelf(toolbox, tool_gate(loaded, toolbox, spec), spec),
             stack=stack,
             client=client,
             engine_label=label,
@@ -152,6 +153,29 @@ async def open_runner(loaded: LoadedSettings) -> AsyncIterator[Runner]:
             notices=tuple(notices),
             journal=journal,
         )
+
+
+def tool_client(loaded: LoadedSettings) -> httpx.AsyncClient:
+    """The HTTP client that tools are handed: guarded and cached, or the recorded replies offline."""
+    settings = loaded.settings
+    if settings.offline:
+        return recorded_client()
+    return guarded_client(
+        allow_hosts=settings.allow_hosts,
+        ca_file=settings.ca_file,
+        cache=loaded.folders.cache / "tools-http.sqlite3",
+    )
+
+
+def tool_gate(loaded: LoadedSettings, toolbox: Toolbox, spec: AssistantSpec | None) -> ToolGate:
+    """The gate of a run's tools: the file's policy, the output cap, long outputs kept beside the journal."""
+    return ToolGate(
+        policy=spec.policy if spec else None,
+        output_cap=loaded.settings.output_cap,
+        secrets=secrets_of(loaded.environ),
+        spill=Spill(loaded.folders.state / "outputs"),
+        reads_on=READER_NAME in toolbox,
+    )
 
 
 @asynccontextmanager
@@ -369,7 +393,8 @@ class AssembledRunner:
         if spec is None:
             return Shelf(self._shelf.toolbox, self._shelf.gate)
         opening = open_spec_tools(spec, environ=self._loaded.environ, folder=_tools_folder(self._loaded))
-        return Shelf(await self._stack.enter_async_context(opening), ToolGate(policy=spec.policy), spec)
+        toolbox = await self._stack.enter_async_context(opening)
+        return Shelf(toolbox, tool_gate(self._loaded, toolbox, spec), spec)
 
     async def _assistant(self, question: Question, shelf: Shelf) -> Assistant:
         """The question's assistant; made or updated first if it comes from a file."""

@@ -158,6 +158,8 @@ class ToolGate:
 
     async def _run(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> ToolOutcome:
         """The handler's result through selector and output schema, tried again where that is safe."""
+        if tool.name == READER_NAME and self.spill is not None:
+            tool = self.spill.serve(tool)
         limit_s = tool.timeout_s if tool.timeout_s is not None else context.deadline_s
         deadline = time.monotonic() + limit_s
         spent: list[Usage] = []

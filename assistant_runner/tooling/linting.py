@@ -69,7 +69,12 @@ def depth_of(schema: Any) -> int:
     """How many objects or arrays stand inside each other; 0 for a plain value."""
     if not isinstance(schema, Mapping):
         return 0
-    inner = [*schema.get("properties", {}).values(), *schema.get("anyOf", ()), schema.get("items")]
+    inner = [
+        *schema.get("properties", {}).values(),
+        *schema.get("anyOf", ()),
+        schema.get("items"),
+        schema.get("additionalProperties"),
+    ]
     below = max((depth_of(entry) for entry in inner), default=0)
     kinds = schema.get("type")
     nested = "properties" in schema or "items" in schema or kinds in ("object", "array")

@@ -3,11 +3,10 @@
 import hashlib
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 from assistant_runner.tooling.contract import Tool, ToolFailure
-from assistant_runner.tooling.schema import ToolOptions, tool_from_function
 
 PAGE_CHARACTERS = 20_000
 READER_NAME = "read_output"
@@ -52,18 +51,10 @@ class Spill:
         rest = f"next: start={end}" if end < len(text) else "this was the end"
         return f"{page}\n[characters {start:,} to {end:,} of {len(text):,}; {rest}]"
 
-    def reader(self) -> Tool:
-        """The tool `read_output`."""
+    def serve(self, tool: Tool) -> Tool:
+        """The shipped tool `read_output`, reading from this folder."""
 
-        def read_output(
-            output_id: Annotated[str, "The id that the cut output names"],
-            start: Annotated[int, "The character to start from, counted from 0"],
-        ) -> str:
-            """Read on in a tool output that was cut because of its length"""
+        def read(*, output_id: str, start: int) -> str:
             return self.read(output_id, start)
 
-        return tool_from_function(
-            read_output,
-            source="built in",
-            options=ToolOptions(name=READER_NAME, fetches=True, output_cap=7 * PAGE_CHARACTERS),
-        )
+        return replace(tool, handler=read)

@@ -14,6 +14,7 @@ from assistant_runner.tooling.dynamic import dynamic_tool
 from assistant_runner.tooling.gate import ApprovalQuestion, Decision, ToolGate, digest_of
 from assistant_runner.tooling.human import human_tool
 from assistant_runner.tooling.policy import Policy, PolicyRule
+from assistant_runner.tooling.registry import load_tools
 from assistant_runner.tooling.schema import tool, tool_from
 from assistant_runner.tooling.spill import Spill
 from assistant_runner.wire.runs import Usage
@@ -35,6 +36,9 @@ def note_down(words: str) -> str:
 def read_page() -> str:
     """Read a page"""
     return "a page by strangers"
+
+
+READER = load_tools(["read_output"])["read_output"]
 
 
 def answering(answer: str, reason: str = ""):
@@ -416,7 +420,7 @@ class TestLongOutputs:
         outcome = await gate.call(tool_from(say), {"words": long}, make_context())
         [kept] = (tmp_path / "outputs").iterdir()
         page = await gate.call(
-            spill.reader(),
+            READER,
             {"output_id": kept.stem, "start": 1000},
             make_context(),
         )
@@ -429,9 +433,9 @@ class TestLongOutputs:
 
     @pytest.mark.parametrize("output_id", ["../../etc/passwd", "a/b", "", "x" * 99])
     async def test_no_id_leads_out_of_the_folder(self, tmp_path, output_id):
-        reader = Spill(tmp_path).reader()
+        gate = ToolGate(spill=Spill(tmp_path))
 
-        outcome = await ToolGate().call(reader, {"output_id": output_id, "start": 0}, make_context())
+        outcome = await gate.call(READER, {"output_id": output_id, "start": 0}, make_context())
 
         assert outcome.is_error
 

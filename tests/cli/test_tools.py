@@ -1,0 +1,159 @@
+"""`assistant-runner tools`, as a person uses it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import FIXTURES, REPOSITORY
+
+SHAPES = FIXTURES / "shapes"
+
+
+def test_list_shows_what_there_is(cli):
+    outcome = cli("tools", "list")
+
+    assert outcome.status == 0
+    for name in ("get_weather", "get_wiki_url", "get_webpage", "foo_tool"):
+        assert name in outcome.stdout
+
+
+def test_list_says_what_could_not_be_loaded(cli, tmp_path: Path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "broken.py").write_text("raise RuntimeError('boom 17')\n")
+
+    outcome = cli("tools", "list", "--folder", "mine", "--json")
+
+    assert "broken.py, line 1: RuntimeError: boom 17" in outcome.stderr
+    assert {tool["kind"] for tool in json.loads(outcome.stdout)} == {"static"}
+
+
+def test_schema_gives_the_reference_definitions(cli):
+    outcome = cli("tools", "schema", "get_weather", "get_wiki_url", "get_webpage")
+
+    assert json.loads(outcome.stdout) == json.loads((SHAPES / "function-definitions.json").read_text())
+
+
+def test_show_tells_all_about_one_tool(cli):
+    document = json.loads(cli("tools", "show", "get_webpage", "--json").stdout)
+
+    assert (document["effects"], document["fetches"], document["strict"]) == ("read", True, True)
+
+
+def test_row_s0_20_a_tool_runs_alone(cli):
+    outcome = cli("tools", "call", "get_weather", '{"city": "San Francisco, CA"}', "--offline")
+
+    assert json.loads(outcome.stdout)["temp_c"] == 16.2
+    assert "recordings" in outcome.stderr
+
+
+def test_row_s1_23_raw_shows_the_whole_reply(cli):
+    reference = json.loads((SHAPES / "get_weather.raw-output.json").read_text())[0]
+
+    outcome = cli("tools", "call", "get_weather", '{"city": "San Francisco, CA"}', "--raw", "--offline")
+
+    [document] = json.loads(outcome.stdout)
+    assert list(document) == ["statusLine", "headers", "entity", "_debug", "original"]
+    assert document["statusLine"] == reference["statusLine"]
+    assert document["entity"] == reference["entity"]
+    assert document["original"]["function"] == reference["original"]["function"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param("{}", "missing city", id="missing"),
+        pytest.param('{"city": 7}', "city must be string, got integer", id="type"),
+        pytest.param('{"city"', "not valid JSON", id="no-json"),
+        pytest.param("[]", "must be a JSON object", id="no-object"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(cli, arguments: str, words: str):
+    outcome = cli("tools", "call", "get_weather", arguments, "--offline")
+
+    assert outcome.status == 7
+    assert words in outcome.stderr
+    assert outcome.stdout == ""
+
+
+def test_a_failed_call_has_its_own_status(cli):
+    outcome = cli("tools", "call", "get_weather", '{"city": "Sablewick"}', "--offline")
+
+    assert outcome.status == 7
+    assert "recorded cities" in outcome.stderr
+
+
+def test_arguments_may_come_from_stdin(cli):
+    outcome = cli("tools", "call", "get_wiki_url", "-", "--offline", stdin='{"city": "Kraków"}')
+
+    assert json.loads(outcome.stdout)[1] == ["Kraków"]
+
+
+def test_an_unknown_tool_lists_those_that_there_are(cli):
+    outcome = cli("tools", "call", "get_wether", "{}")
+
+    assert outcome.status == 3
+    assert "did you mean get_weather?" in outcome.stderr
+
+
+def test_new_writes_a_tool_that_works_and_whose_test_passes(cli, tmp_path: Path):
+    written = cli("tools", "new", "greet")
+    called = cli("tools", "call", "greet.py:greet", '{"who": "Ada"}')
+    tested = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_greet.py"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(REPOSITORY), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+
+    assert written.stdout.split() == ["greet.py", "test_greet.py"]
+    assert called.stdout == "Hello, Ada.\n"
+    assert "2 passed" in tested.stdout
+
+
+@pytest.mark.parametrize("name", ["größe!", "../x", "1st", "foo-bar"])
+def test_new_refuses_names_that_cannot_be(cli, name: str):
+    assert cli("tools", "new", name).status == 2
+
+
+def test_new_overwrites_nothing(cli):
+    cli("tools", "new", "greet")
+
+    assert cli("tools", "new", "greet").status == 2
+
+
+BAD = '''
+from assistant_runner.tooling.schema import tool
+
+@tool
+def do(A: str, b: str, c: str, d: str, e: str, f: dict[str, dict[str, list[int]]]) -> str:
+    """Do it"""
+    return ""
+'''
+
+
+def test_lint_judges_as_a_model_would_see_it(cli, tmp_path: Path):
+    (tmp_path / "bad.py").write_text(BAD)
+
+    outcome = cli("tools", "lint", "./bad.py:do")
+    strict = cli("tools", "lint", "./bad.py:do", "--profile", "pangu")
+
+    for words in ("says little", "6 parameters", "A has no description", "when to use", "nested 3 levels"):
+        assert words in outcome.stdout
+    assert (outcome.status, strict.status) == (0, 3)
+
+
+def test_lint_sees_tools_that_are_easily_confused(cli, tmp_path: Path):
+    (tmp_path / "twins.py").write_text(
+        'def get_a(x: int) -> int:\n    """Get the value of the thing"""\n    return x\n'
+        'def get_b(x: int) -> int:\n    """Get the value of the things"""\n    return x\n'
+    )
+
+    outcome = cli("tools", "lint", "./twins.py:get_a", "./twins.py:get_b")
+
+    assert "described almost like get_b" in outcome.stdout
