@@ -53,9 +53,9 @@ def tell_error(error: AssistantRunnerError, *, as_json: bool) -> int:
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run the coroutine; the first SIGINT or SIGTERM cancels it, the second leaves at once.
+    """Run the coroutine; the first SIGINT, SIGTERM or SIGHUP cancels it, the second leaves at once.
 
-    Leaves with 130 or 143 after the cancelled work has tidied up.
+    Leaves with 130, 143 or 129 after the cancelled work has tidied up.
     """
     import asyncio  # not for --help
 
@@ -71,7 +71,7 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
             caught.append(signum)
             task.cancel()
 
-        for signum in (signal.SIGINT, signal.SIGTERM):
+        for signum in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
             try:
                 loop.add_signal_handler(signum, stop, signum)
             except NotImplementedError:  # Windows: KeyboardInterrupt does it

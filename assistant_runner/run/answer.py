@@ -1,7 +1,6 @@
 """The answer: a run's assistant messages as text for a person."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from assistant_runner.wire.threads import ImageFilePart, Message, RefusalPart, TextPart
@@ -34,17 +33,35 @@ def render_answer(messages: Sequence[Message]) -> tuple[str, list[str]]:
 
 
 def _with_footnotes(value: str, annotations: Sequence[dict[str, Any]], footnotes: list[str]) -> str:
-    numbers: dict[str, int] = {}
+    """The text with its markers replaced; places are those in the original text, never after an edit."""
+    places: dict[tuple[int, int], int] = {}
     for annotation in annotations:
-        marker = annotation.get("text")
         source = annotation.get("file_citation") or annotation.get("file_path") or {}
         name = source.get("file_id")
-        if not marker or not name:
+        if not isinstance(name, str) or (place := _place(value, annotation, places)) is None:
             continue
         if name not in footnotes:
             footnotes.append(name)
-        numbers[marker] = footnotes.index(name) + 1
-    if not numbers:
-        return value
-    pattern = "|".join(re.escape(marker) for marker in sorted(numbers, key=len, reverse=True))
-    return re.sub(pattern, lambda match: f"[{numbers[match.group()]}]", value)
+        places[place] = footnotes.index(name) + 1
+    pieces, end = [], 0
+    for (begin, stop), number in sorted(places.items()):
+        if begin >= end:
+            pieces += [value[end:begin], f"[{number}]"]
+            end = stop
+    return "".join([*pieces, value[end:]])
+
+
+def _place(
+    value: str, annotation: dict[str, Any], taken: Container[tuple[int, int]]
+) -> tuple[int, int] | None:
+    """Where the marker stands: by its indexes if they point at it, else its first place not taken."""
+    marker = annotation.get("text") or ""
+    begin, stop = annotation.get("start_index"), annotation.get("end_index")
+    if not isinstance(begin, int) or not isinstance(stop, int):
+        begin = stop = 0
+    if 0 <= begin < stop <= len(value) and (not marker or value[begin:stop] == marker):
+        return begin, stop
+    at = value.find(marker) if marker else -1
+    while at >= 0 and (at, at + len(marker)) in taken:
+        at = value.find(marker, at + 1)
+    return (at, at + len(marker)) if at >= 0 else None
