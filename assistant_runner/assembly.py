@@ -6,7 +6,9 @@ It stands between `setup/` and `batch/` in the order of imports.
 
 import asyncio
 import contextlib
+import dataclasses
 import hashlib
+import itertools
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,7 +26,8 @@ from assistant_runner.errors import ConfigurationError, NotFound, UsageError
 from assistant_runner.run.dispatch import DecideUnknown
 from assistant_runner.run.driver import Driver, Policies
 from assistant_runner.run.events import Listener, RunEvent, Warned
-from assistant_runner.run.journal import Journal, JournalRun, Recording, recall
+from assistant_runner.run.history import fork_request
+from assistant_runner.run.journal import Journal, JournalRun, Recording, RunMemory, recall
 from assistant_runner.run.loop import Workshop
 from assistant_runner.run.records import dataclass_document, request_of, result_record
 from assistant_runner.run.request import Limits, RunRequest, RunResult
@@ -47,6 +50,8 @@ from assistant_runner.tooling.registry import Toolbox, default_tools, load_tools
 from assistant_runner.tooling.spill import READER_NAME, Spill
 from assistant_runner.wire.assistants import Assistant, AssistantCreate
 from assistant_runner.wire.base import Metadata
+from assistant_runner.wire.runs import Run
+from assistant_runner.wire.threads import MessageCreate
 from assistant_runner.wire.tools import AssistantTool, NamedToolChoice, ResponseFormat, ToolChoice
 
 OWN_KEY = "assistant_runner.default"
@@ -249,6 +254,74 @@ class AssembledRunner:
         pause_after: int | None = None,
         whole_thread: bool = False,
     ) -> RunResult:
+        driver, request = await self._prepare(question, listener)
+        recording = self._begin(question)
+        with recorded(recording, listener) as listen:
+            result = await driver.run(
+                request, listener=listen, pause_after=pause_after, whole_thread=whole_thread
+            )
+            if recording is not None:
+                recording.finish(result_record(result))
+        return result
+
+    async def start(self, question: Question, *, listener: Listener | None = None) -> Run:
+        """The run as it was created; nobody follows it. UsageError on the embedded backend, whose runs
+        live in this process."""
+        if self._loaded.settings.backend == "embedded":
+            raise UsageError(
+                "a run of the embedded backend lives in this process and cannot be left alone",
+                remedy="serve the backend (assistant-runner serve) and name it with --backend",
+            )
+        driver, request = await self._prepare(question, listener)
+        with recorded(self._begin(question), listener) as listen:
+            return await driver.start(request, listener=listen)
+
+    async def fork(
+        self,
+        run: JournalRun,
+        *,
+        round_number: int | None,
+        model: str | None = None,
+        prompt: str | None = None,
+        listener: Listener | None = None,
+        whole_thread: bool = False,
+    ) -> RunResult:
+        """The completed run of the same request on a new thread; the results of its rounds up to
+        `round_number` are given again, what comes after is done anew."""
+        memory = self._remember(run)
+        question = dataclasses.replace(question_of(run), thread_id=None)
+        if prompt is not None:
+            question = dataclasses.replace(question, prompt=prompt)
+        driver, request = await self._prepare(question, listener)
+        if memory.request is not None:
+            request = request_of(memory.request)
+        earlier = await self._messages_before(memory, request.thread_id)
+        request, carried = fork_request(
+            memory, request, round_number=round_number, model=model, prompt=prompt
+        )
+        request = dataclasses.replace(request, messages=(*earlier, *request.messages))
+        recording = self._begin(question)
+        with recorded(recording, listener) as listen:
+            result = await driver.run(request, listener=listen, whole_thread=whole_thread, carried=carried)
+            if recording is not None:
+                recording.finish(result_record(result))
+        return result
+
+    async def _messages_before(self, memory: RunMemory, thread_id: str | None) -> list[MessageCreate]:
+        """What stood on the run's thread before its prompt, as text; nothing if it had a new thread."""
+        if thread_id is None or memory.run_id is None:
+            return []
+        page = await self.backend.list_messages(thread_id, order="asc")
+        before = list(itertools.takewhile(lambda message: message.run_id != memory.run_id, page.data))
+        asked = 1 if memory.request and memory.request.get("prompt") is not None else 0
+        kept = [message for message in before[: len(before) - asked] if message.text()]
+        return [
+            MessageCreate(role="assistant" if message.role == "assistant" else "user", content=message.text())
+            for message in kept
+        ]
+
+    async def _prepare(self, question: Question, listener: Listener | None) -> tuple[Driver, RunRequest]:
+        """A driver with the question's tools, and the request; UsageError before any run."""
         if not question.prompt.strip():
             raise UsageError("the prompt is empty", remedy="give a question")
         shelf = await self._shelf_of(question)
@@ -261,23 +334,23 @@ class AssembledRunner:
         if self._engine is not None and question.tool_choice != "none":
             tools = assistant.tools if asked_tools is None else asked_tools
             require_abilities(self._engine, question.model or assistant.model, tools)
-        driver = self._driver(question, shelf, assistant.id)
         request = request_for(question, assistant.id, shelf.spec, tools=asked_tools)
-        recording = None
-        if self._journal is not None:
-            recording = self._journal.begin(
-                backend=self.backend.label,
-                prompt=question.prompt,
-                thread_id=question.thread_id,
-                about=about_run(self._loaded, question),
-            )
-        with recorded(recording, listener) as listen:
-            result = await driver.run(
-                request, listener=listen, pause_after=pause_after, whole_thread=whole_thread
-            )
-            if recording is not None:
-                recording.finish(result_record(result))
-        return result
+        return self._driver(question, shelf, assistant.id), request
+
+    def _begin(self, question: Question) -> Recording | None:
+        if self._journal is None:
+            return None
+        return self._journal.begin(
+            backend=self.backend.label,
+            prompt=question.prompt,
+            thread_id=question.thread_id,
+            about=about_run(self._loaded, question),
+        )
+
+    def _remember(self, run: JournalRun) -> RunMemory:
+        if self._journal is None:
+            raise UsageError("there is no journal", remedy="leave out --no-journal")
+        return recall(self._journal.records(run.key))
 
     async def resume(
         self,
@@ -293,10 +366,10 @@ class AssembledRunner:
         `again`: whether a call that writes and whose outcome is unknown is to be made again.
         UsageError if another process works on the run.
         """
-        if self._journal is None:
-            raise UsageError("there is no journal", remedy="leave out --no-journal")
+        self._remember(run)
+        assert self._journal is not None
         recording = self._journal.take_up(run)
-        memory = recall(self._journal.records(run.key))
+        memory = self._remember(run)
         with recorded(recording, listener) as listen:
             question = question_of(run)
             shelf = await self._shelf_of(question)

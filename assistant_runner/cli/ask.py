@@ -45,11 +45,11 @@ def ask(
     if json_ and jsonl:
         raise UsageError("--json and --jsonl exclude each other", remedy="choose one")
     documents = read_prompts(prompt or [], sys.stdin)
-    status = run_async(_ask_all(documents, options, _Rendering(output, json_, jsonl, quiet)))
+    status = run_async(_ask_all(documents, options, Rendering(output, json_, jsonl, quiet)))
     raise typer.Exit(status)
 
 
-class _Rendering:
+class Rendering:
     """How results leave: the kind of document, and whether as JSON or events."""
 
     def __init__(self, output: str, as_json: bool, as_events: bool, quiet: bool) -> None:
@@ -80,7 +80,7 @@ def print_json(document: Any, *, compact: bool) -> None:
     typer.echo(json.dumps(document, ensure_ascii=False, indent=None if compact else 2, default=str))
 
 
-async def _ask_all(documents: "list[dict[str, Any]]", options: RunnerOptions, rendering: _Rendering) -> int:
+async def _ask_all(documents: "list[dict[str, Any]]", options: RunnerOptions, rendering: Rendering) -> int:
     """Ask one after the other; the exit status is the first one that is not 0."""
     from assistant_runner.assembly import open_runner
     from assistant_runner.cli.progress import Progress

@@ -87,9 +87,33 @@ class RunnerOptions:
         typer.Option("--allow-host", help="Let page and HTTP tools reach this private host. Repeatable."),
     ] = None
     data: Annotated[str | None, typer.Option("--data", help="Folder of the embedded service.")] = None
+    if_active: Annotated[
+        str | None,
+        typer.Option(
+            "--if-active",
+            help="The thread's run is active: fail, wait, cancel, or takeover (answer its calls).",
+        ),
+    ] = None
+    restart_expired: Annotated[
+        bool | None,
+        typer.Option("--restart-expired", help="A run that expires is taken over by a fresh one."),
+    ] = None
+    on_interrupt: Annotated[
+        str | None,
+        typer.Option("--on-interrupt", help="Ctrl-C: cancel the run at the backend, or leave it running."),
+    ] = None
+    poll_interval: Annotated[
+        float | None,
+        typer.Option("--poll-interval", help="Seconds between reads of a run, hints ignored."),
+    ] = None
+    journal: Annotated[
+        bool | None, typer.Option("--journal/--no-journal", help="Keep what a resumption needs [yes].")
+    ] = None
 
-    def load(self, environ: Mapping[str, str], cwd: Path) -> "LoadedSettings":
-        """The settings with these flags on top."""
+    def load(
+        self, environ: Mapping[str, str], cwd: Path, *, saved: Mapping[str, Any] | None = None
+    ) -> "LoadedSettings":
+        """The settings with these flags on top; `saved`: flags of an earlier run, below these."""
         from assistant_runner.settings import load_settings
 
         if self.no_tools and self.tool:
@@ -111,8 +135,14 @@ class RunnerOptions:
             "bad_rounds": self.bad_rounds,
             "allow_hosts": tuple(self.allow_host) if self.allow_host else None,
             "data_folder": self.data,
+            "if_active": self.if_active,
+            "restart_expired": self.restart_expired,
+            "on_interrupt": self.on_interrupt,
+            "poll_interval_s": self.poll_interval,
+            "journal": self.journal,
         }
-        return load_settings(flags, environ=environ, cwd=cwd)
+        given = {name: value for name, value in flags.items() if value is not None}
+        return load_settings({**(saved or {}), **given}, environ=environ, cwd=cwd)
 
     def question(self, document: Mapping[str, Any]) -> "Question":
         """The question of one prompt document with these flags."""

@@ -12,6 +12,7 @@ import rich.status
 from assistant_runner.run.events import (
     CallFinished,
     CallStarted,
+    RunEnded,
     RunEvent,
     TextArrived,
     ToolActivity,
@@ -39,6 +40,11 @@ class Progress:
 
     def say(self, text: str) -> None:
         self._console.print(text, style="dim", markup=False)
+
+    def insist(self, text: str) -> None:
+        """Said even when quiet: where things stand after an interrupt."""
+        self._console.quiet = False
+        self._console.print(text, markup=False)
 
     def __enter__(self) -> Self:
         if self._live:
@@ -73,6 +79,8 @@ class Progress:
             self.say(f"✓ {event.kind}")
         elif isinstance(event, Warned):
             self.say(f"note: {event.message}")
+        elif isinstance(event, RunEnded) and event.error and event.error.get("kind") == "interrupted":
+            self.insist(f"{event.error['message']}; {event.error['remedy']}")
         elif isinstance(event, TextArrived) and self._status is not None:
             self._status.update("answering")
 

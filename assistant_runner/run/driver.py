@@ -42,6 +42,7 @@ from assistant_runner.run.events import (
     TextArrived,
     Warned,
 )
+from assistant_runner.run.history import carried_words
 from assistant_runner.run.journal import RunMemory, call_key
 from assistant_runner.run.loop import RunLoop, Workshop, total_usage, wait_cancelled
 from assistant_runner.run.records import request_document
@@ -53,9 +54,6 @@ from assistant_runner.wire.runs import Run
 from assistant_runner.wire.threads import Message
 
 RATE_TRIES = RetryPolicy(attempts=3, base_s=2.0, cap_s=20.0, longest_s=60.0)
-CARRIED_CHARACTERS = 8000
-"""How much of one result a fresh run's instructions repeat; the whole is there if it calls again."""
-
 NOT_RETRIED = ("quota", "billing")
 
 
@@ -107,13 +105,17 @@ class Driver:
         limits: Limits | None = None,
         pause_after: int | None = None,
         whole_thread: bool = False,
+        carried: dict[str, CallFinished] | None = None,
     ) -> RunResult:
         """The completed run; RunError or BackendError otherwise.
 
         `pause_after` rounds the run is left waiting and LimitReached says how to go on (row S0.23).
-        `whole_thread` also reads the thread's messages, newest first.
+        `whole_thread` also reads the thread's messages, newest first. `carried`: results of an earlier
+        run by call key, given again instead of calling again.
         """
-        work = _Work(self, listener, limits or self.limits, pause_after)
+        work = _Work(
+            self, listener, limits or self.limits, pause_after, memory=RunMemory(carried=carried or {})
+        )
         await work.emit(RunRequested(request=request_document(request), backend=self.backend.label))
         return await work.finish(request, lambda: work.starter.start(request), whole_thread=whole_thread)
 
@@ -330,7 +332,7 @@ class _Work:
         self.loop.rounds.extend(rounds)
         self.loop.tool_usage.extend(usage)
         self.starter = self._new_starter()
-        return await self.starter.again(run, request, instructions=_carry(self._results))
+        return await self.starter.again(run, request, instructions=carried_words(self._results))
 
     async def take_up(self, request: RunRequest) -> Run:
         """The settled run that the journal remembers; a new one if none ever began."""
@@ -492,17 +494,6 @@ def _rounds_of(memory: RunMemory) -> list[Round]:
         ]
         rounds.append(Round(known.number, known.run, known.calls, outputs))
     return rounds
-
-
-def _carry(results: dict[str, CallFinished]) -> str | None:
-    """What a fresh run is told of the calls that were made for it already."""
-    if not results:
-        return None
-    lines = [f"- {key}: {finished.output[:CARRIED_CHARACTERS]}" for key, finished in results.items()]
-    return (
-        "These tool calls were already made for the last message, with these results; making one of them "
-        "again gives the same result:\n" + "\n".join(lines)
-    )
 
 
 def _ours_in(group: BaseExceptionGroup[BaseException]) -> AssistantRunnerError | None:
