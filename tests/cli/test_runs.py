@@ -1,0 +1,97 @@
+"""The `run` commands over the journal that `ask` leaves."""
+
+import json
+import socket
+
+import pytest
+
+QUESTION = ("--offline", "--engine", "planner", "What is the weather in San Francisco?")
+
+
+@pytest.fixture
+def asked(cli):
+    """A run in the journal, and what it printed."""
+    return cli(*QUESTION)
+
+
+def test_list_shows_the_run_and_show_tells_its_story(cli, asked):
+    [run] = json.loads(cli("run", "list", "--json").stdout)
+    story = json.loads(cli("run", "show", run["run_id"], "--json").stdout)
+
+    assert run["status"] == "completed"
+    assert story["answer"] + "\n" == asked.stdout
+    assert [call["name"] for round_ in story["rounds"] for call in round_["calls"]] == ["get_weather"]
+
+
+@pytest.mark.parametrize("form", [(), ("--json",), ("--output", "run"), ("--output", "messages")])
+def test_replay_gives_the_same_bytes_and_opens_no_socket(cli, monkeypatch, form):
+    asked = cli(*QUESTION, *form)
+
+    def no_socket(*args, **kwargs):
+        raise AssertionError("replay opened a socket")
+
+    monkeypatch.setattr(socket, "socket", no_socket)
+    assert cli("run", "replay", "--last", *form).stdout == asked.stdout
+
+
+def test_replay_of_events_gives_the_same_lines(cli):
+    asked = cli(*QUESTION, "--jsonl")
+
+    assert cli("run", "replay", "--last", "--jsonl").stdout == asked.stdout
+
+
+def test_resume_of_a_completed_run_prints_its_answer_again(cli, asked):
+    assert cli("run", "resume", "--last").stdout == asked.stdout
+
+
+def test_steps_are_read_from_the_backend(cli, asked):
+    steps = json.loads(cli("run", "steps", "--last", "--json").stdout)
+
+    assert [step["type"] for step in steps] == ["tool_calls", "message_creation"]
+
+
+def test_fork_gives_finished_results_again_and_diff_tells_what_changed(cli, asked):
+    before = json.loads(cli("run", "list", "--json").stdout)[0]["run_id"]
+
+    forked = cli("run", "fork", "--last")
+    after = json.loads(cli("run", "list", "--json").stdout)[0]["run_id"]
+
+    assert forked.stdout == asked.stdout
+    assert "not called again" in forked.stderr
+    assert cli("run", "diff", before, after).status == 0
+    cli("run", "fork", before, "--prompt", "What is the wiki url of San Francisco?", "--round", "0")
+    changed = cli("run", "diff", before, json.loads(cli("run", "list", "--json").stdout)[0]["run_id"])
+    assert changed.status == 1
+    assert "+prompt: What is the wiki url" in changed.stdout
+
+
+def test_tail_of_an_ended_run_ends(cli, asked):
+    lines = cli("run", "tail", "--last", "--jsonl").stdout.splitlines()
+
+    assert json.loads(lines[-1])["event"] == "run.ended"
+
+
+def test_cancel_of_a_run_that_is_over_says_so(cli, asked):
+    assert "is completed" in cli("run", "cancel", "--last").stdout
+
+
+@pytest.mark.parametrize(
+    ("argv", "status"),
+    [
+        (("resume", "run_nowhere"), 5),
+        (("resume",), 2),
+        (("show", "--last"), 5),
+        (("fork", "x", "--round", "0"), 5),
+    ],
+)
+def test_a_run_that_is_not_there_is_named(cli, argv, status):
+    outcome = cli("run", *argv)
+
+    assert outcome.status == status
+    assert "error:" in outcome.stderr
+
+
+def test_no_journal_keeps_nothing(cli):
+    cli(*QUESTION, "--no-journal")
+
+    assert json.loads(cli("run", "list", "--json").stdout) == []
