@@ -82,6 +82,9 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(main())
     except asyncio.CancelledError:
         raise SystemExit(128 + caught[0] if caught else 1) from None
+    except BrokenPipeError:  # click would make it a plain 1
+        _silence_stdout()
+        raise SystemExit(141) from None
 
 
 def _tell_bug(error: Exception) -> int:

@@ -87,7 +87,7 @@ async def end_of(process):
 
 
 @pytest.mark.parametrize(
-    ("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+    ("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["interrupt", "terminate"]
 )
 async def test_case_114_a_signal_while_waiting_cancels_once_and_says_how_to_go_on(tmp_path, signum, status):
     async with open_world(SLOW, plan=polled()) as world, asking(world, tmp_path, "-q") as process:
