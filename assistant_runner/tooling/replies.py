@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from assistant_runner import __version__
+from assistant_runner.retries import wait_hint
 from assistant_runner.tooling.contract import HttpReply, ToolContext, ToolFailure
 
 USER_AGENT = f"assistant-runner/{__version__} (tools of a command-line assistant; httpx/{httpx.__version__})"
@@ -84,8 +85,5 @@ def short(value: Any) -> str:
 
 
 def retry_after_s(response: httpx.Response) -> float | None:
-    """The `Retry-After` of a response in seconds, if it is a number."""
-    try:
-        return max(float(response.headers["retry-after"]), 0.0)
-    except (KeyError, ValueError):
-        return None
+    """How long the service asks us to wait, in seconds."""
+    return wait_hint(response.headers, "")

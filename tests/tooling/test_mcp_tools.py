@@ -1,0 +1,124 @@
+"""The tools of a real MCP server in a process of its own."""
+
+import asyncio
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mcp")
+
+from assistant_runner.errors import ConfigurationError
+from assistant_runner.tooling.entries import McpEntry
+from assistant_runner.tooling.gate import ToolGate
+from assistant_runner.tooling.mcp_tools import open_mcp, wire_name
+from assistant_runner.tooling.policy import Policy
+from tests.tooling.support import make_context
+
+SERVER = str(Path(__file__).parent / "mcp_server.py")
+STDIO = McpEntry(name="harbour", command=[sys.executable, SERVER])
+
+
+def gate() -> ToolGate:
+    return ToolGate(policy=Policy(writes="allow"))
+
+
+async def test_a_servers_tools_are_listed_named_and_called():
+    async with open_mcp(STDIO, environ=os.environ) as tools:
+        by_name = {tool.name: tool for tool in tools}
+        left = await gate().call(by_name["harbour__departures"], {"harbour": "Łódź"}, make_context())
+        booked = await gate().call(by_name["harbour__book"], {"seats": "2"}, make_context(thread_id="t2"))
+
+    assert list(by_name) == ["harbour__departures", "harbour__book"]
+    assert left.content == {"harbour": "Łódź", "next": "07:00"}
+    assert "2 seats booked" in booked.content
+    assert [(tool.kind, tool.effects, tool.fetches) for tool in tools] == [
+        ("mcp", "read", True),
+        ("mcp", "write", True),
+    ]
+
+
+async def test_the_servers_own_error_reaches_the_model():
+    async with open_mcp(STDIO, environ=os.environ) as tools:
+        outcome = await gate().call(tools[1], {"seats": 4}, make_context())
+
+    assert outcome.is_error
+    assert "only three seats are left" in outcome.content
+
+
+async def test_arguments_are_checked_before_the_server_sees_them():
+    async with open_mcp(STDIO, environ=os.environ) as tools:
+        outcome = await gate().call(tools[1], {"seats": "many"}, make_context())
+
+    assert outcome.rejected
+
+
+async def test_approvals_hold_for_remote_tools_too():
+    async with open_mcp(STDIO, environ=os.environ) as tools:
+        outcome = await ToolGate().call(tools[1], {"seats": 1}, make_context())
+
+    assert outcome.is_error
+    assert "was not run" in outcome.content
+
+
+async def test_tools_can_be_chosen():
+    async with open_mcp(STDIO.model_copy(update={"tools": ["book"]}), environ=os.environ) as tools:
+        assert [tool.name for tool in tools] == ["harbour__book"]
+
+    with pytest.raises(ConfigurationError, match=r"no tool 'sail'; there are: departures, book"):
+        async with open_mcp(STDIO.model_copy(update={"tools": ["sail"]}), environ=os.environ):
+            pass
+
+
+async def test_a_server_that_cannot_be_started_is_named():
+    entry = McpEntry(name="harbour", command=["no-such-program-here"])
+
+    with pytest.raises(ConfigurationError, match=r"harbour .no-such-program-here. cannot be reached"):
+        async with open_mcp(entry, environ=os.environ):
+            pass
+
+
+async def test_a_server_that_never_answers_is_given_up():
+    entry = McpEntry(name="mute", command=[sys.executable, "-c", "input(); input()"], connect_timeout_s=1)
+
+    with pytest.raises(ConfigurationError, match=r"mute .* cannot be reached: TimeoutError"):
+        async with open_mcp(entry, environ=os.environ):
+            pass
+
+
+async def test_a_server_over_http_works_the_same():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, SERVER, str(port), stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        await _listening(port)
+        entry = McpEntry(name="harbour", url=f"http://127.0.0.1:{port}/mcp", headers={"x-test": "1"})
+        async with open_mcp(entry, environ=os.environ) as tools:
+            outcome = await gate().call(tools[0], {"harbour": "Oslo"}, make_context())
+    finally:
+        process.terminate()
+        await asyncio.wait_for(process.wait(), 10)
+
+    assert outcome.content == {"harbour": "Oslo", "next": "07:00"}
+
+
+async def _listening(port: int) -> None:
+    for _ in range(500):
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.02)
+            continue
+        writer.close()
+        return
+    raise AssertionError("the server did not start")
+
+
+def test_names_fit_the_wire():
+    assert wire_name("a", "b c/ü") == "a__b_c__"
+    assert len(wire_name("a" * 40, "b" * 60)) == 64
