@@ -7,10 +7,11 @@ effects. What a server returns was written by strangers and counts as fetched te
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from assistant_runner.errors import ConfigurationError
 from assistant_runner.tooling.command_tool import ALWAYS_PASSED
@@ -19,15 +20,63 @@ from assistant_runner.tooling.dynamic import described_tool, read_parameters
 from assistant_runner.tooling.entries import McpEntry
 
 SEPARATOR = "__"
+CLOSING_S = 5.0
 
 
 @asynccontextmanager
 async def open_mcp(
     entry: McpEntry, *, environ: Mapping[str, str], folder: Path | None = None
 ) -> AsyncIterator[list[Tool]]:
-    """The server's tools while it is open; ConfigurationError if it cannot be reached or lacks a tool."""
+    """The server's tools while it is open; ConfigurationError if it cannot be reached or lacks a tool.
+
+    The connection lives in a task of its own: the client's task groups would wrap every error of
+    whoever uses the tools, and would have to be left by the task that entered them.
+    """
+    opened: asyncio.Future[list[Tool]] = asyncio.get_running_loop().create_future()
+    closing = asyncio.Event()
+    keeper = asyncio.create_task(_keep_open(entry, environ, folder or Path.cwd(), opened, closing))
     try:
-        from mcp import Client, MCPError
+        yield await opened
+    finally:
+        closing.set()
+        await asyncio.wait({keeper}, timeout=CLOSING_S)
+        if not keeper.done():
+            keeper.cancel()
+            await asyncio.wait({keeper}, timeout=CLOSING_S)
+        if keeper.done() and not keeper.cancelled():
+            keeper.exception()  # a server that fails while it is closed changes nothing
+
+
+async def _keep_open(
+    entry: McpEntry,
+    environ: Mapping[str, str],
+    folder: Path,
+    opened: "asyncio.Future[list[Tool]]",
+    closing: asyncio.Event,
+) -> None:
+    """Connect, hand the tools (or the error) to `opened`, and stay until `closing`."""
+    with _words_of_a_program() as said:
+        try:
+            await _serve(entry, environ, folder, opened, closing, said)
+        except BaseException as error:
+            if opened.done():
+                raise
+            if isinstance(error, asyncio.CancelledError):
+                opened.cancel()
+                raise
+            opened.set_exception(_as_configuration(entry, error, said))
+
+
+async def _serve(
+    entry: McpEntry,
+    environ: Mapping[str, str],
+    folder: Path,
+    opened: "asyncio.Future[list[Tool]]",
+    closing: asyncio.Event,
+    said: TextIO,
+) -> None:
+    try:
+        from mcp import Client
     except ImportError:
         raise ConfigurationError(
             f"the MCP server {entry.name} needs the extra mcp",
@@ -35,30 +84,43 @@ async def open_mcp(
             server=entry.name,
         ) from None
     async with AsyncExitStack() as stack:
-        try:
-            async with asyncio.timeout(entry.connect_timeout_s):
-                target = await _target(entry, environ, folder or Path.cwd(), stack)
-                client = await stack.enter_async_context(Client(target))
-                listed = await _list(client)
-        except (OSError, TimeoutError, MCPError, ExceptionGroup) as error:
-            raise ConfigurationError(
-                f"the MCP server {entry.name} ({_where(entry)}) cannot be reached: {_say(error)}",
-                remedy="check its command or url",
-                server=entry.name,
-            ) from None
-        yield _chosen(entry, client, listed)
+        async with asyncio.timeout(entry.connect_timeout_s):
+            target = await _target(entry, environ, folder, stack, said)
+            client = await stack.enter_async_context(Client(target))
+            tools = _chosen(entry, client, await _list(client))
+        opened.set_result(tools)
+        await closing.wait()
 
 
-async def _target(entry: McpEntry, environ: Mapping[str, str], folder: Path, stack: AsyncExitStack) -> Any:
-    """What the client connects to: a program to start, or a transport with our headers."""
+def _as_configuration(entry: McpEntry, error: BaseException, said: TextIO) -> ConfigurationError:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, ConfigurationError):
+        return error
+    why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return ConfigurationError(
+        f"the MCP server {entry.name} ({_where(entry)}) cannot be reached: {why}{_tail(said)}",
+        remedy="check its command or url",
+        server=entry.name,
+    )
+
+
+async def _target(
+    entry: McpEntry, environ: Mapping[str, str], folder: Path, stack: AsyncExitStack, said: TextIO
+) -> Any:
+    """What the client connects to: a program to start, or a transport with our headers.
+
+    What a program says on stderr goes to `said`: it is no talk of ours.
+    """
     if entry.command is not None:
-        from mcp import StdioServerParameters
+        from mcp import StdioServerParameters, stdio_client
 
         passed = {name: environ[name] for name in (*ALWAYS_PASSED, *entry.env) if name in environ}
         cwd = folder / entry.cwd if entry.cwd else folder
-        return StdioServerParameters(
+        program = StdioServerParameters(
             command=entry.command[0], args=entry.command[1:], env=passed, cwd=str(cwd)
         )
+        return stdio_client(program, errlog=said)
     assert entry.url is not None
     headers = dict(entry.headers)
     for name, ref in entry.secret_headers.items():
@@ -147,11 +209,19 @@ def _texts(content: Any) -> list[str]:
     return [part.text if part.type == "text" else f"[{part.type} left out]" for part in content or ()]
 
 
+@contextmanager
+def _words_of_a_program() -> Iterator[TextIO]:
+    """A file without a name that takes what a program says on its stderr."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as file:
+        yield file
+
+
+def _tail(said: TextIO) -> str:
+    """The last line that the program wrote to its stderr, if any."""
+    said.seek(0)
+    lines = [line.strip() for line in said.read()[-2000:].splitlines() if line.strip()]
+    return f" ({lines[-1][:300]})" if lines else ""
+
+
 def _where(entry: McpEntry) -> str:
     return entry.url or " ".join(entry.command or ())
-
-
-def _say(error: BaseException) -> str:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -3,6 +3,7 @@
 import sys
 
 from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
 server = MCPServer("harbour")
@@ -18,7 +19,7 @@ def departures(harbour: str) -> dict[str, str]:
 def book(seats: int) -> str:
     """Book seats"""
     if seats > 3:
-        raise ValueError("only three seats are left")
+        raise ToolError("only three seats are left")
     return f"{seats} seats booked"
 
 

@@ -72,10 +72,24 @@ async def test_tools_can_be_chosen():
             pass
 
 
+async def test_an_error_of_the_user_of_the_tools_stays_itself():
+    with pytest.raises(KeyError, match="mine"):
+        async with open_mcp(STDIO, environ=os.environ):
+            raise KeyError("mine")
+
+
 async def test_a_server_that_cannot_be_started_is_named():
     entry = McpEntry(name="harbour", command=["no-such-program-here"])
 
     with pytest.raises(ConfigurationError, match=r"harbour .no-such-program-here. cannot be reached"):
+        async with open_mcp(entry, environ=os.environ):
+            pass
+
+
+async def test_a_server_that_fails_at_its_start_is_quoted():
+    entry = McpEntry(name="harbour", command=[sys.executable, "-c", "raise SystemExit('no licence')"])
+
+    with pytest.raises(ConfigurationError, match="no licence"):
         async with open_mcp(entry, environ=os.environ):
             pass
 
