@@ -148,8 +148,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "script.json"
         script.write_text(json.dumps(SCRIPT))
-        code = "from assistant_runner.cli.serve import app; app()"
-        command = [sys.executable, "-c", code, "--engine", "script", "--script", str(script)]
+        command = [sys.executable, "-m", "assistant_runner", "serve", "--engine", "script"]
+        command += ["--script", str(script)]
         command += ["--port", "0", "--data", f"{folder}/data", "--json", "--log-level", "warning"]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:

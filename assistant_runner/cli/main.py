@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from assistant_runner import __version__
-from assistant_runner.cli import ask, assistants, batch, doctor, models, runs, threads, tools
+from assistant_runner.cli import ask, assistants, batch, doctor, models, runs, serve, threads, tools
 from assistant_runner.cli.edge import run_edge
 from assistant_runner.errors import UsageError
 
@@ -82,6 +82,7 @@ doctor.register(app)
 app.add_typer(models.app, name="models")
 runs.register(app)
 batch.register(app)
+serve.register(app)
 app.add_typer(tools.app, name="tools")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from assistant_runner.service.engines.base import Engine
     from assistant_runner.service.serving import Address
 
 app = typer.Typer()
@@ -65,49 +66,43 @@ def serve(
     ] = False,
 ) -> None:
     """Serve the Assistants API v2 to any program: change its base URL, and it works again."""
-    from assistant_runner.errors import AssistantRunnerError
-
     flags = {
         "engine": engine,
         "model": model,
         "engine_base_url": engine_base_url,
         "script": None if script is None else str(script),
-        "run_expires_s": expire_after,
     }
-    options = {
-        "api_keys": (api_key or [], api_key_env or [], api_key_file),
-        "code_interpreter": code_interpreter,
-        "cors_origins": tuple(cors_origin or ()),
-        "body_limit": body_limit,
-        "upload_limit": upload_limit,
-    }
-    try:
-        _serve(flags, options, host=host, port=port, data=data, log_level=log_level, as_json=as_json)
-    except AssistantRunnerError as error:
-        if as_json:
-            typer.echo(json.dumps(error.document()))
-        remedy = f" ({error.remedy})" if error.remedy else ""
-        typer.echo(f"assistant-runner: {error.message}{remedy}", err=True)
-        raise typer.Exit(error.exit_status) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    _serve(
+        flags,
+        host=host,
+        port=port,
+        data=data,
+        keys=_keys(api_key or [], api_key_env or [], api_key_file),
+        expire_after=expire_after,
+        log_level=log_level,
+        as_json=as_json,
+        code_interpreter=code_interpreter,
+        cors_origins=tuple(cors_origin or ()),
+        body_limit=body_limit,
+        upload_limit=upload_limit,
+    )
 
 
 def _serve(
     flags: dict[str, Any],
-    options: dict[str, Any],
     *,
     host: str,
     port: int,
     data: str | None,
+    keys: tuple[str, ...],
+    expire_after: float | None,
     log_level: str,
     as_json: bool,
+    **options: Any,
 ) -> None:
-    import asyncio
-
+    from assistant_runner.assembly import open_engine
     from assistant_runner.errors import UsageError
-    from assistant_runner.service.engines.choose import choose_engine
-    from assistant_runner.service.serving import check_exposure, run_server
+    from assistant_runner.service.serving import run_server
     from assistant_runner.service.settings import ServiceSettings
     from assistant_runner.settings import load_settings
 
@@ -117,39 +112,27 @@ def _serve(
     ):
         if value not in words:
             raise UsageError(f"{name} {value!r}: no such word", remedy=f"one of {', '.join(words)}")
-    expire_after = flags.pop("run_expires_s")
     loaded = load_settings(flags, environ=os.environ, cwd=Path.cwd())
-    settings = loaded.settings
-    folder = None if data == ":memory:" else Path(data) if data else loaded.folders.data / "service"
-    service_settings = ServiceSettings(
-        run_expires_s=expire_after if expire_after is not None else settings.run_expires_s,
-        api_keys=_keys(*options.pop("api_keys")),
+    folder = None if data == ":memory:" else Path(data) if data else loaded.folders.data
+    settings = ServiceSettings(
+        run_expires_s=expire_after if expire_after is not None else loaded.settings.run_expires_s,
+        api_keys=keys,
         data_folder=folder,
         model=flags["model"],
-        model_aliases=dict(settings.model_aliases),
         **options,
     )
-    check_exposure(host, service_settings)
     _log_to_stderr(log_level)
-    chosen = asyncio.run(
-        choose_engine(
-            settings.engine,
-            environ=os.environ,
-            model=settings.model,
-            base_url=settings.engine_base_url,
-            script=settings.script,
-        )
-    )
 
-    def announce(address: "Address") -> None:
-        note = "" if chosen.uses_model else " (no language model)"
-        label = chosen.label if "no language model" in chosen.label else f"{chosen.label}{note}"
+    def announce(address: "Address", engine: "Engine") -> None:
+        label = engine.label
+        if not engine.uses_model and "no language model" not in label:
+            label = f"{label} (no language model)"
         lines = (
             f"Listening on {address.url}",
             f"Base URL for clients: {address.base_url}",
             f"Engine: {label}",
             f"Data: {folder or 'in memory, gone when this ends'}",
-            f"Keys: {len(service_settings.api_keys) or 'none asked (loopback only)'}",
+            f"Keys: {len(keys) or 'none asked (loopback only)'}",
         )
         typer.echo("\n".join(lines), err=True)
         if as_json:
@@ -157,14 +140,14 @@ def _serve(
                 "url": address.url,
                 "base_url": address.base_url,
                 "port": address.port,
-                "engine": chosen.name,
-                "uses_model": chosen.uses_model,
+                "engine": engine.name,
+                "uses_model": engine.uses_model,
                 "data": None if folder is None else str(folder),
                 "pid": os.getpid(),
             }
             typer.echo(json.dumps(document))
 
-    run_server(chosen, service_settings, host=host, port=port, data=folder, announce=announce)
+    run_server(lambda: open_engine(loaded), settings, host=host, port=port, data=folder, announce=announce)
 
 
 def _keys(given: list[str], variables: list[str], file: Path | None) -> tuple[str, ...]:

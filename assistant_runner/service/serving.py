@@ -10,7 +10,7 @@ import ipaddress
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from assistant_runner.service.engines.base import Engine
 from assistant_runner.service.settings import ServiceSettings
 from assistant_runner.service.store.sqlite import SqliteStore
 
-STORE_FILE = "service.sqlite3"
+STORE_FILE = "assistants.sqlite3"  # the embedded backend opens the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +106,17 @@ class _Server(uvicorn.Server):
 
 
 def run_server(
-    engine: Engine,
+    open_engine: Callable[[], Awaitable[Engine]],
     settings: ServiceSettings,
     *,
     host: str,
     port: int,
     data: Path | None,
-    announce: Callable[[Address], None],
+    announce: Callable[[Address, Engine], None],
 ) -> None:
     """Serves until SIGINT or SIGTERM; a second one leaves at once. `data` None keeps all in memory.
 
+    `open_engine` is awaited in the server's own loop, and the engine is closed at the end.
     `announce` is called once the service answers. ConfigurationError.
     """
     check_exposure(host, settings)
@@ -124,7 +125,7 @@ def run_server(
         store = SqliteStore.open(":memory:" if data is None else data / STORE_FILE)
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                runner.run(_serve(engine, settings, store, listener, host, announce))
+                runner.run(_serve(open_engine, settings, store, listener, host, announce))
         finally:
             store.close()
     finally:
@@ -132,13 +133,14 @@ def run_server(
 
 
 async def _serve(
-    engine: Engine,
+    open_engine: Callable[[], Awaitable[Engine]],
     settings: ServiceSettings,
     store: SqliteStore,
     listener: socket.socket,
     host: str,
-    announce: Callable[[Address], None],
+    announce: Callable[[Address, Engine], None],
 ) -> None:
+    engine = await open_engine()
     service = Service(store=store, engine=engine, settings=settings)
     config = uvicorn.Config(
         service.app,
@@ -168,7 +170,7 @@ async def _serve(
             async with asyncio.TaskGroup() as group:
                 group.create_task(server.serve(sockets=[listener]))
                 await server.listening.wait()
-                announce(Address(host, listener.getsockname()[1]))
+                announce(Address(host, listener.getsockname()[1]), engine)
             await asyncio.gather(*stopping)
     finally:
         await engine.aclose()

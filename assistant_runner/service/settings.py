@@ -1,7 +1,6 @@
 """What a service can be told."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +16,7 @@ class ServiceSettings:
     `code_interpreter`: `script` runs only code that stands in a model script (the user's own file),
     `subprocess` also what a language model wrote, `off` none.
     `context_tokens`: how much of a long thread one turn is given, by estimate.
-    `model`: the engine is asked for this one, whatever a run names; `model_aliases`: for some names.
+    `model`: the engine is asked for this one, whatever a run names.
     `lease_s`: after how long without a sign of life another process takes a run over.
     """
 
@@ -35,8 +34,7 @@ class ServiceSettings:
     ping_s: float = 15.0
     stop_s: float = 5.0
     model: str | None = None
-    model_aliases: Mapping[str, str] = field(default_factory=dict)
 
     def engine_model(self, model: str) -> str:
         """The model that the engine is asked for when a run names one."""
-        return self.model or self.model_aliases.get(model, model)
+        return self.model or model

@@ -156,7 +156,9 @@ async def test_odd_text_comes_back_as_it_was_sent():
         assert again.json()["content"][0]["text"]["value"] == odd
 
 
-@pytest.mark.parametrize("value", ["\ud800", "thread_\x00", "thread_" + "x" * 5000, "thread_%2F..", "thread_é"])
+@pytest.mark.parametrize(
+    "value", ["\ud800", "thread_\x00", "thread_" + "x" * 5000, "thread_%2F..", "thread_é"]
+)
 async def test_strange_ids_are_not_found(value: str):
     async with running() as server:
         path = "/v1/threads/" + value.encode("utf-8", "surrogatepass").hex("%")
@@ -186,7 +188,10 @@ async def test_case_016_a_repeated_run_with_its_key_is_answered_and_not_refused(
         body = {"assistant_id": assistant["id"]}
 
         answers = await asyncio.gather(
-            *(server.post(f"/threads/{thread}/runs", body, headers={"Idempotency-Key": "a"}) for _ in range(4))
+            *(
+                server.post(f"/threads/{thread}/runs", body, headers={"Idempotency-Key": "a"})
+                for _ in range(4)
+            )
         )
 
         assert len({answer.json()["id"] for answer in answers}) == 1
@@ -211,7 +216,9 @@ async def test_the_access_log_has_no_content(caplog: pytest.LogCaptureFixture):
     async with running(api_keys=("key-one",), key="key-one") as server:
         await server.post("/threads", {"metadata": {"secret": "words"}}, params={"q": "hidden"})
 
-    text = "\n".join(record.getMessage() for record in caplog.records if record.name == "assistant_runner.access")
+    text = "\n".join(
+        record.getMessage() for record in caplog.records if record.name == "assistant_runner.access"
+    )
     assert "POST /v1/threads 200" in text
     assert not any(word in text for word in ("words", "key-one", "hidden"))
 

@@ -32,7 +32,7 @@ class Process:
     """`serve` in a process of its own."""
 
     def __init__(self, folder: Path, script_path: Path) -> None:
-        command = [sys.executable, "-c", "from assistant_runner.cli.serve import app; app()"]
+        command = [sys.executable, "-m", "assistant_runner", "serve"]
         command += ["--engine", "script", "--script", str(script_path), "--data", str(folder)]
         command += ["--port", "0", "--json", "--log-level", "warning"]
         self.process = subprocess.Popen(
