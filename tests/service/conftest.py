@@ -157,9 +157,12 @@ async def running(
             httpx.AsyncClient(base_url=f"{url}/v1", headers=headers, timeout=20) as http,
             openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0, timeout=20) as sdk,
         ):
-            yield Running(service, url, http, sdk)
-        server.should_exit = True
-        await task
+            try:
+                yield Running(service, url, http, sdk)
+            finally:
+                await service.pause()
+                server.should_exit = True
+                await task
     store.close()
 
 
