@@ -111,6 +111,10 @@ class Runner(Protocol):
         """The completed run; a RunError, BackendError or ConfigurationError otherwise."""
         ...
 
+    async def start(self, question: Question, *, listener: Listener | None = None) -> Run:
+        """The run as it was created; nobody follows it."""
+        ...
+
 
 @asynccontextmanager
 async def open_runner(loaded: LoadedSettings) -> AsyncIterator[Runner]:

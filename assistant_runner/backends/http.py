@@ -13,6 +13,8 @@ raises OutcomeUnknown, and the run loop looks before it repeats.
 import asyncio
 import contextlib
 import json
+import logging
+import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -23,7 +25,7 @@ from pydantic import ValidationError
 
 from assistant_runner.backends.failures import from_answer, from_transport, not_the_protocol
 from assistant_runner.backends.ids import path_id
-from assistant_runner.backends.masking import mask
+from assistant_runner.backends.masking import mask, mask_header
 from assistant_runner.backends.sse import Frame, SseParser
 from assistant_runner.errors import (
     BackendError,
@@ -65,8 +67,13 @@ from assistant_runner.wire.threads import (
     ThreadModify,
 )
 
+log = logging.getLogger(__name__)
+
 Form = Literal["openai", "azure", "foundry"]
 WireT = TypeVar("WireT", bound=WireObject)
+
+LOGGED = 2000
+"""Characters of a request's body that a log shows."""
 
 BETA = {"OpenAI-Beta": "assistants=v2"}
 READ_OUT_S = 0.2
@@ -403,8 +410,11 @@ class HttpBackend:
         while True:
             attempt += 1
             request = build()
+            _log_request(request, attempt)
+            sent = time.monotonic()
             try:
                 response = await self._client.send(request, stream=True)
+                _log_answer(request, response, time.monotonic() - sent)
                 if response.is_success and stream:
                     return response
                 try:
@@ -438,6 +448,7 @@ class HttpBackend:
             wait_s = self._retries.wait_s(attempt, hint)
             if wait_s is None:
                 raise error
+            log.info("%s; trying again in %.2f s", error.message, wait_s)
             await self._sleep(wait_s)
 
     def _parse(self, kind: type[WireT], response: httpx.Response) -> WireT:
@@ -540,6 +551,27 @@ class _GoneOnRepeat(Exception):
     def __init__(self, error: NotFound, request: httpx.Request) -> None:
         self.error = error
         self.request = request
+
+
+def _log_request(request: httpx.Request, attempt: int) -> None:
+    if log.isEnabledFor(logging.DEBUG):
+        headers = " ".join(f"{name}={mask_header(name, value)}" for name, value in request.headers.items())
+        again = f" (attempt {attempt})" if attempt > 1 else ""
+        log.debug("> %s %s%s %s %s", request.method, request.url, again, headers, _start_of(request))
+
+
+def _log_answer(request: httpx.Request, response: httpx.Response, took_s: float) -> None:
+    if log.isEnabledFor(logging.DEBUG):
+        request_id = response.headers.get("x-request-id", "")
+        kind = response.headers.get("content-type", "")
+        log.debug("< %s %s %s %.3f s %s", response.status_code, request.url.path, kind, took_s, request_id)
+
+
+def _start_of(request: httpx.Request) -> str:
+    if "json" not in request.headers.get("content-type", ""):
+        return ""
+    text = request.content.decode("utf-8", "replace")
+    return text if len(text) <= LOGGED else f"{text[:LOGGED]}…"
 
 
 def _thread(thread_id: str) -> str:

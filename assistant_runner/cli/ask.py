@@ -36,6 +36,15 @@ def ask(
         str, typer.Option("--output", help=f"What to print: {', '.join(OUTPUTS)}.", metavar="KIND")
     ] = "text",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Start the run, print its id, leave: see run wait.")
+    ] = False,
+    max_rounds: Annotated[
+        int | None,
+        typer.Option(
+            "--max-rounds", min=1, help="Leave the run waiting after so many rounds: see run resume."
+        ),
+    ] = None,
     *,
     options: RunnerOptions,
 ) -> None:
@@ -45,7 +54,13 @@ def ask(
     if json_ and jsonl:
         raise UsageError("--json and --jsonl exclude each other", remedy="choose one")
     documents = read_prompts(prompt or [], sys.stdin)
-    status = run_async(_ask_all(documents, options, Rendering(output, json_, jsonl, quiet)))
+    rendering = Rendering(output, json_, jsonl, quiet)
+    work = (
+        _start_all(documents, options, rendering)
+        if detach
+        else _ask_all(documents, options, rendering, max_rounds)
+    )
+    status = run_async(work)
     raise typer.Exit(status)
 
 
@@ -80,7 +95,27 @@ def print_json(document: Any, *, compact: bool) -> None:
     typer.echo(json.dumps(document, ensure_ascii=False, indent=None if compact else 2, default=str))
 
 
-async def _ask_all(documents: "list[dict[str, Any]]", options: RunnerOptions, rendering: Rendering) -> int:
+async def _start_all(documents: "list[dict[str, Any]]", options: RunnerOptions, rendering: Rendering) -> int:
+    """Start a run for each prompt and print its id; nobody follows it here."""
+    from assistant_runner.assembly import open_runner
+
+    async with open_runner(options.load(os.environ, Path.cwd())) as runner:
+        for document in documents:
+            run = await runner.start(options.question(document))
+            if rendering.as_json or rendering.as_events:
+                ids = {"run_id": run.id, "thread_id": run.thread_id, "status": run.status}
+                print_json(ids, compact=rendering.as_events)
+            else:
+                typer.echo(run.id)
+    return 0
+
+
+async def _ask_all(
+    documents: "list[dict[str, Any]]",
+    options: RunnerOptions,
+    rendering: Rendering,
+    max_rounds: int | None = None,
+) -> int:
     """Ask one after the other; the exit status is the first one that is not 0."""
     from assistant_runner.assembly import open_runner
     from assistant_runner.cli.progress import Progress
@@ -95,7 +130,10 @@ async def _ask_all(documents: "list[dict[str, Any]]", options: RunnerOptions, re
             try:
                 with progress:
                     result = await runner.ask(
-                        question, listener=progress.listen, whole_thread=rendering.output == "run"
+                        question,
+                        listener=progress.listen,
+                        pause_after=max_rounds,
+                        whole_thread=rendering.output == "run",
                     )
             except AssistantRunnerError as error:
                 if len(documents) == 1:

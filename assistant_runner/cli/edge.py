@@ -88,7 +88,10 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _tell_bug(error: Exception) -> int:
-    typer.secho(f"internal error: {type(error).__name__}: {error}", err=True, fg="red")
+    from assistant_runner.logs import masked
+
+    words = masked(f"{type(error).__name__}: {error}", os.environ)
+    typer.secho(f"internal error: {words}", err=True, fg="red")
     typer.echo(
         "  This is a bug in assistant-runner. Set ASSISTANT_RUNNER_TRACEBACK=1, run it again, and report "
         "what it prints (look it over for secrets first).",
@@ -97,7 +100,8 @@ def _tell_bug(error: Exception) -> int:
     if os.environ.get("ASSISTANT_RUNNER_TRACEBACK"):
         import traceback
 
-        traceback.print_exception(error)
+        trace = "".join(traceback.format_exception(error))
+        typer.echo(masked(trace, os.environ), err=True)
     return 1
 
 

@@ -106,6 +106,14 @@ class RunnerOptions:
         float | None,
         typer.Option("--poll-interval", help="Seconds between reads of a run, hints ignored."),
     ] = None
+    verbose: Annotated[
+        int | None,
+        typer.Option("--verbose", "-v", count=True, help="Log to stderr; -vv requests too, keys masked."),
+    ] = None
+    log_file: Annotated[
+        str | None,
+        typer.Option("--log-file", help="Log everything to this file, keys masked.", metavar="FILE"),
+    ] = None
     journal: Annotated[
         bool | None, typer.Option("--journal/--no-journal", help="Keep what a resumption needs [yes].")
     ] = None
@@ -116,6 +124,10 @@ class RunnerOptions:
         """The settings with these flags on top; `saved`: flags of an earlier run, below these."""
         from assistant_runner.settings import load_settings
 
+        if self.verbose or self.log_file:
+            from assistant_runner.logs import configure_logs
+
+            configure_logs(self.verbose or 0, self.log_file, environ=environ)
         if self.no_tools and self.tool:
             raise UsageError("--no-tools and --tool exclude each other", remedy="choose one")
         flags = {

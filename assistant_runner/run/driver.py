@@ -10,6 +10,7 @@ expired is, if asked, taken over by a fresh one that is given the finished resul
 import asyncio
 import contextlib
 import dataclasses
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -52,6 +53,8 @@ from assistant_runner.run.start import IfActive, RunStarter
 from assistant_runner.run.watch import RunWatcher, Sleep
 from assistant_runner.wire.runs import Run
 from assistant_runner.wire.threads import Message
+
+log = logging.getLogger(__name__)
 
 RATE_TRIES = RetryPolicy(attempts=3, base_s=2.0, cap_s=20.0, longest_s=60.0)
 NOT_RETRIED = ("quota", "billing")
@@ -174,9 +177,9 @@ class _Work:
         self.starter = self._new_starter()
 
     async def emit(self, event: RunEvent) -> None:
-        if isinstance(event, TextArrived):
-            pass
-        elif isinstance(event, Warned):
+        if not isinstance(event, TextArrived) and log.isEnabledFor(logging.INFO):
+            log.info("%s", event.document())
+        if isinstance(event, Warned):
             self._warnings.append(event.message)
         elif isinstance(event, CallStarted):
             self._calls[event.tool_call_id] = event

@@ -1,0 +1,45 @@
+"""Runs that are left waiting and taken up again by another life of the program."""
+
+import json
+
+from tests.cli.test_interrupt import asking, end_of, quick, resuming
+from tests.run.world import open_world
+
+
+async def test_a_detached_run_is_waited_for_later_and_its_calls_are_answered_then(tmp_path):
+    turns = [{"tool_calls": [{"name": "quick", "arguments": {}}]}, {"text": "The answer."}]
+    async with open_world(turns, quick, plan=lambda seen: None) as world:
+        async with asking(world, tmp_path, "--detach") as process:
+            status, out, _ = await end_of(process)
+        assert (status, out[:4]) == (0, "run_")
+
+        async with resuming(tmp_path, "wait") as process:
+            assert (await end_of(process))[:2] == (0, "The answer.\n")
+
+
+def test_a_detached_run_of_the_embedded_backend_is_refused_with_words(cli):
+    outcome = cli("ask", "go", "--offline", "--detach")
+
+    assert outcome.status == 2
+    assert "assistant-runner serve" in outcome.stderr
+
+
+def test_row_s0_23_one_round_then_the_run_waits_and_is_resumed(cli):
+    question = "What is the weather in San Francisco?"
+    paused = cli("ask", "--offline", "--engine", "planner", "--max-rounds", "1", "--json", "--", question)
+    whole = cli("ask", "--offline", "--engine", "planner", question)
+    # one round is all that this question takes: the run completes before it could pause again
+    assert (paused.status, json.loads(paused.stdout)["rounds"]) == (0, 1)
+    assert json.loads(paused.stdout)["answer"] + "\n" == whole.stdout
+
+
+def test_a_second_round_is_left_waiting_and_resume_finishes_it(cli):
+    question = "What is the wiki url of San Francisco? And what is the content of the wiki page?"
+    flags = ("--offline", "--engine", "planner")
+    paused = cli("ask", *flags, "--max-rounds", "1", question)
+    resumed = cli("run", "resume", "--last")
+
+    assert (paused.status, paused.stdout) == (8, "")
+    assert "run resume run_" in paused.stderr
+    assert resumed.status == 0
+    assert resumed.stdout == cli("ask", *flags, question).stdout
