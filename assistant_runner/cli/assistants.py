@@ -379,6 +379,58 @@ def _write_file(output: Path, text: str, *, force: bool, dry_run: bool) -> str:
     return "written"
 
 
+@app.command()
+def init(
+    path: Annotated[Path, typer.Argument(help="The file to write, or the folder of an example.")] = Path("."),
+    name: Annotated[str | None, typer.Option("--name", help="The assistant's name.")] = None,
+    model: ModelOption = None,
+    instructions: Annotated[str | None, typer.Option("--instructions", help="Its system prompt.")] = None,
+    tool: Annotated[list[str] | None, typer.Option("--tool", "-t", help="A tool. Repeatable.")] = None,
+    file: Annotated[
+        list[str] | None, typer.Option("--file", help="A file or glob to search in. Repeatable.")
+    ] = None,
+    example: Annotated[
+        str | None, typer.Option("--example", help="Copy a worked example instead; ? lists them.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over what is there.")] = False,
+) -> None:
+    """Write a first assistant file: by questions at a terminal, by flags, or from an example."""
+    from assistant_runner.setup.starting import Answers, copy_example, example_names, first_file
+
+    if example == "?":
+        for one in example_names():
+            typer.echo(one)
+        return
+    if example:
+        for copied in copy_example(example, path, force=force):
+            typer.echo(str(copied))
+        typer.echo(f"now: assistant-runner assistant plan {path}", err=True)
+        return
+    target = path / "assistant.yaml" if path.is_dir() or not path.suffix else path
+    asking = sys.stdin.isatty() and not any((name, model, instructions, tool, file))
+    default = Answers(name=target.resolve().parent.name or "assistant")
+    if asking:
+        name = typer.prompt("Name", default=default.name, err=True)
+        model = typer.prompt("Model", default=default.model, err=True)
+        instructions = typer.prompt("Instructions", default=default.instructions, err=True)
+        words = typer.prompt(
+            "Tools (names, with spaces between)", default="get_weather get_wiki_url", err=True
+        )
+        tool = words.split()
+        words = typer.prompt("Files to search in (paths or globs; none: -)", default="-", err=True)
+        file = [] if words == "-" else words.split()
+    answers = Answers(
+        name=name or default.name,
+        model=model or default.model,
+        instructions=instructions or default.instructions,
+        tools=tuple(tool) if tool is not None else default.tools,
+        files=tuple(file or ()),
+    )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    typer.echo(f"{_write_file(target, first_file(answers), force=force, dry_run=False)}: {target}", err=True)
+    typer.echo(f"now: assistant-runner assistant plan {target}", err=True)
+
+
 # --- what the commands share -----------------------------------------------------------------------
 
 

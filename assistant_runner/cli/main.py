@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from assistant_runner import __version__
-from assistant_runner.cli import ask, assistants, batch, doctor, models, runs, serve, threads, tools
+from assistant_runner.cli import ask, assistants, batch, config, doctor, models, runs, serve, threads, tools
 from assistant_runner.cli.edge import run_edge
 from assistant_runner.errors import UsageError
 
@@ -78,6 +78,7 @@ def root(
 ask.register(app)
 app.add_typer(assistants.app, name="assistant")
 app.add_typer(threads.app, name="thread")
+app.add_typer(config.app, name="config")
 doctor.register(app)
 app.add_typer(models.app, name="models")
 runs.register(app)

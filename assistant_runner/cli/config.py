@@ -1,0 +1,57 @@
+"""`config schema|show`: the schema of an assistant file, the settings and where they come from."""
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(help="Settings, and the schema of assistant files.", no_args_is_help=True)
+
+MASKED = "(hidden)"
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of an assistant file, for your editor."""
+    from assistant_runner.setup.file_schema import file_schema
+
+    typer.echo(json.dumps(file_schema(), ensure_ascii=False, indent=2))
+
+
+@app.command()
+def show(
+    origin: Annotated[bool, typer.Option("--origin", help="Also where each value comes from.")] = False,
+    assistant: Annotated[
+        str | None, typer.Option("--assistant", "-a", help="Count in what this assistant file says.")
+    ] = None,
+    profile: Annotated[str | None, typer.Option("--profile", help="Its profile.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Show the settings that hold here: environment over assistant file, project file, user file."""
+    from assistant_runner.settings import lay_assistant_file, load_settings
+    from assistant_runner.setup.resolve import find_spec
+
+    cwd = Path.cwd()
+    loaded = load_settings({}, environ=os.environ, cwd=cwd)
+    spec, _ = find_spec(assistant or loaded.settings.assistant, cwd=cwd, environ=os.environ, profile=profile)
+    if spec is not None:
+        loaded = lay_assistant_file(loaded, str(spec.source), spec.settings_layer())
+    values: dict[str, Any] = loaded.settings.model_dump(mode="json")
+    if values["backend_headers"]:
+        values["backend_headers"] = dict.fromkeys(values["backend_headers"], MASKED)
+    folders = {
+        f"{name}_folder": str(getattr(loaded.folders, name)) for name in ("config", "data", "state", "cache")
+    }
+    if as_json:
+        document: dict[str, Any] = {"settings": values, "folders": folders}
+        if origin:
+            document["origins"] = dict(loaded.origins)
+        typer.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        return
+    for name, value in values.items():
+        where = f"  # {loaded.origins[name]}" if origin else ""
+        typer.echo(f"{name} = {json.dumps(value, ensure_ascii=False)}{where}")
+    for name, path in folders.items():
+        typer.echo(f"# {name}: {path}")

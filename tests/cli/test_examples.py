@@ -1,0 +1,72 @@
+"""The worked examples run offline, as their first lines say."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from assistant_runner.setup.starting import example_names
+
+
+@pytest.fixture
+def example(cli, monkeypatch, tmp_path: Path):
+    """An example, copied by `init --example` and applied; then asked."""
+
+    def ask(name: str, prompt: str, *argv: str, profile: str | None = "offline"):
+        assert cli("assistant", "init", "--example", name).status == 0
+        applied = cli("assistant", "apply")
+        assert applied.status == 0, applied.stderr
+        if profile:
+            monkeypatch.setenv("ASSISTANT_RUNNER_PROFILE", profile)
+        outcome = cli(prompt, "--json", *argv)
+        assert outcome.status == 0, outcome.stderr
+        return json.loads(outcome.stdout)
+
+    return ask
+
+
+def test_there_are_four_and_each_is_tested_here():
+    assert example_names() == ["deploy", "pangu", "san-francisco", "wildfire"]
+
+
+def test_san_francisco_answers_with_two_calls_at_once_and_a_page(example):
+    question = (
+        "What is the weather and the wiki url of San Francisco? And what is the content of the wiki page?"
+    )
+
+    document = example("san-francisco", question, "--offline", profile=None)
+
+    assert [call["name"] for call in document["tool_calls"]] == ["get_weather", "get_wiki_url", "get_webpage"]
+    assert "16.2" in document["answer"]
+    assert document["rounds"] == 2
+
+
+def test_s1_5_wildfire_searches_the_file_on_the_backend_and_cites_it(example):
+    document = example("wildfire", "How many acres burned in 2020?")
+
+    assert document["answer"].startswith("In 2020 wildfires burned 10.1 million acres.")
+    assert document["tool_calls"] == []
+
+
+def test_deploy_does_nothing_without_a_person_and_deploys_once_with_a_yes(example, cli, tmp_path):
+    document = example("deploy", "Deploy the backend, tag v1.2.3, to production.")
+    [tags, deploy] = document["tool_calls"]
+    assert tags["output"] == {"tags": ["v1.2.3", "v1.2.2", "v1.2.1"]}
+    assert deploy["is_error"]
+    assert not (tmp_path / "deployments.log").exists()
+
+    path = tmp_path / "assistant.yaml"
+    path.write_text(path.read_text().replace("deny: ['*delete*']", "allow: [deploy_backend]"))
+    allowed = json.loads(cli("Deploy it.", "--json").stdout)
+
+    assert allowed["tool_calls"][1]["output"]["status"] == "deployed"
+    assert (tmp_path / "deployments.log").read_text() == "v1.2.3 production\n"
+
+
+def test_s4_pangu_tools_answer_as_the_reference_says(example):
+    document = example("pangu", "帮我预订A01会议室")
+
+    outputs = [call["output"] for call in document["tool_calls"]]
+    assert outputs[:4] == ["10:00到11:00的A01已预订成功", "x亿人民币", "未知", 3]
+    assert document["tool_calls"][4]["is_error"]
+    assert "Alipay" in outputs[4]["error"]
