@@ -7,6 +7,7 @@ host gets the key that the settings name for it, or none.
 
 import re
 import ssl
+import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import httpx
 
 from assistant_runner import __version__
 from assistant_runner.backends.http import Form, HttpBackend
+from assistant_runner.backends.pool import PooledTransport
 from assistant_runner.endpoints import (
     VERSIONLESS,
     is_azure_host,
@@ -203,7 +205,10 @@ def auth_of(loaded: LoadedSettings, target: Target) -> httpx.Auth | None:
 
 
 def http_client(settings: Settings, *, base_url: str, auth: httpx.Auth | None) -> httpx.AsyncClient:
-    """A client with the settings' proxy, certificates and headers; proxies of the environment count."""
+    """A client with the settings' proxy, certificates and headers; proxies of the environment count.
+
+    Straight to the host it goes through our own pool; through a proxy, httpx's pool does it.
+    """
     context = ssl.create_default_context()
     if settings.ca_file:
         try:
@@ -220,11 +225,22 @@ def http_client(settings: Settings, *, base_url: str, auth: httpx.Auth | None) -
             headers={"User-Agent": f"assistant-runner/{__version__}", **settings.backend_headers},
             verify=context,
             proxy=settings.proxy,
+            transport=None if _is_proxied(settings, base_url) else PooledTransport(context=context),
             timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
             limits=httpx.Limits(max_connections=1024, max_keepalive_connections=256, keepalive_expiry=5.0),
         )
     except (ValueError, ImportError) as error:  # a proxy's URL that is none, a scheme without its library
         raise ConfigurationError(f"proxy: {error}", remedy="correct the proxy's URL") from None
+
+
+def _is_proxied(settings: Settings, base_url: str) -> bool:
+    """Whether the settings or the environment put a proxy before this host."""
+    parts = urlsplit(base_url)
+    proxies = urllib.request.getproxies()
+    named = parts.scheme in proxies or "all" in proxies
+    return settings.proxy is not None or (
+        named and not urllib.request.proxy_bypass(parts.netloc.rpartition("@")[2])
+    )
 
 
 @asynccontextmanager
