@@ -21,7 +21,6 @@ from pydantic import TypeAdapter
 
 from assistant_runner.backends.base import Backend
 from assistant_runner.backends.connect import open_http
-from assistant_runner.backends.embedded import open_embedded
 from assistant_runner.errors import ConfigurationError, NotFound, UsageError
 from assistant_runner.run.dispatch import DecideUnknown
 from assistant_runner.run.driver import Driver, Policies
@@ -34,7 +33,6 @@ from assistant_runner.run.request import Limits, RunRequest, RunResult
 from assistant_runner.run.summary import RunSummariser
 from assistant_runner.service.engines.base import Engine
 from assistant_runner.service.engines.catalog import DEFAULT_MODEL
-from assistant_runner.service.engines.choose import choose_engine, default_model, require_abilities
 from assistant_runner.service.settings import ServiceSettings
 from assistant_runner.settings import LoadedSettings, lay_assistant_file
 from assistant_runner.setup.model import AssistantSpec
@@ -141,6 +139,8 @@ async def open_runner(loaded: LoadedSettings) -> AsyncIterator[Runner]:
         if engine is None:
             label, model = backend.label, settings.model or DEFAULT_MODEL
         else:
+            from assistant_runner.service.engines.choose import default_model
+
             label, model = engine.label, settings.model or await default_model(engine)
             if not engine.uses_model:
                 notices.append(_no_model_notice(engine))
@@ -207,6 +207,9 @@ async def open_backend(loaded: LoadedSettings) -> AsyncIterator[tuple[Backend, E
         stack.push_async_callback(engine.aclose)
         path = loaded.folders.data / "assistants.sqlite3"
         path.parent.mkdir(parents=True, exist_ok=True)
+        # The service is imported where it is used: questions to other backends start sooner.
+        from assistant_runner.backends.embedded import open_embedded
+
         yield await stack.enter_async_context(open_embedded(path, engine, service_settings(loaded))), engine
 
 
@@ -337,6 +340,8 @@ class AssembledRunner:
         asked_tools = self._asked_tools(question, shelf)
         if self._engine is not None and question.tool_choice != "none":
             tools = assistant.tools if asked_tools is None else asked_tools
+            from assistant_runner.service.engines.choose import require_abilities
+
             require_abilities(self._engine, question.model or assistant.model, tools)
         request = request_for(question, assistant.id, shelf.spec, tools=asked_tools)
         return self._driver(question, shelf, assistant.id), request
@@ -644,6 +649,8 @@ def service_settings(loaded: LoadedSettings) -> ServiceSettings:
 
 async def open_engine(loaded: LoadedSettings) -> Engine:
     settings = loaded.settings
+    from assistant_runner.service.engines.choose import choose_engine
+
     return await choose_engine(
         settings.engine,
         environ=loaded.environ,

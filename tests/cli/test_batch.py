@@ -142,7 +142,7 @@ def test_killed_twice_every_row_is_there_once_and_tools_that_write_ran_once(fold
     last = subprocess.run(words, cwd=folder, env=environment(), capture_output=True, check=False, timeout=60)
 
     found = rows(folder / "out.jsonl")
-    unknown = {f"row {row['id']}" for row in found if "outcome" in str(row["tool_calls"][0]["output"])}
+    unknown = {f"row {row['id']}" for row in found if "outcome" in str(row["tool_calls"])}
     booked = collections.Counter(log.read_text().split("\n")[:-1])
     assert [row["id"] for row in found] == list(range(count))
     assert set(booked.values()) == {1}
@@ -213,3 +213,13 @@ def test_mistakes_are_named(folder, here, words, status, message):
 
     assert done.status == status
     assert message in done.stderr
+
+
+def test_a_batch_on_another_backend_does_without_the_service():
+    check = (
+        "import sys, assistant_runner.batch.invocation; print('assistant_runner.service.app' in sys.modules)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", check], env=environment(), capture_output=True, check=True)
+
+    assert done.stdout.strip() == b"False"
