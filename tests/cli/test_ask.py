@@ -1,4 +1,5 @@
 import json
+import socket
 import subprocess
 import sys
 
@@ -158,3 +159,14 @@ def test_case_113_a_narrow_code_page_loses_no_character(process):
 
     assert done.returncode == 0
     assert "Kraków" in done.stdout
+
+
+def test_offline_opens_no_socket(cli, monkeypatch):
+    touched = []
+    monkeypatch.setattr(socket.socket, "connect", lambda self, address: touched.append(address))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: touched.append(args))
+
+    outcome = cli("--offline", SAN_FRANCISCO)
+
+    assert outcome.status == 0
+    assert touched == []
