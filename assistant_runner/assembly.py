@@ -41,8 +41,9 @@ from assistant_runner.setup.resolve import compare_tools, ensure_assistant, find
 from assistant_runner.setup.tools import definitions_from, open_spec_tools
 from assistant_runner.tooling.contract import Tool, ToolContext
 from assistant_runner.tooling.fetcher import guarded_client
-from assistant_runner.tooling.gate import ToolGate
+from assistant_runner.tooling.gate import Approve, ToolGate
 from assistant_runner.tooling.masking import secrets_of
+from assistant_runner.tooling.policy import Policy, PolicyRule
 from assistant_runner.tooling.recorded import recorded_client
 from assistant_runner.tooling.registry import Toolbox, default_tools, load_tools
 from assistant_runner.tooling.spill import READER_NAME, Spill
@@ -115,8 +116,10 @@ class Runner(Protocol):
 
 
 @asynccontextmanager
-async def open_runner(loaded: LoadedSettings) -> AsyncIterator[Runner]:
+async def open_runner(loaded: LoadedSettings, *, approve: Approve | None = None) -> AsyncIterator[Runner]:
     """A runner as the settings say; closes what it opened.
+
+    `approve` asks a person whether a call may run; None: nobody is there.
 
     UsageError or ConfigurationError for settings that do not fit together, before any request.
     """
@@ -153,7 +156,8 @@ async def open_runner(loaded: LoadedSettings) -> AsyncIterator[Runner]:
         yield AssembledRunner(
             loaded,
             backend=backend,
-            shelf=Shelf(toolbox, tool_gate(loaded, toolbox, spec), spec),
+            shelf=Shelf(toolbox, tool_gate(loaded, toolbox, spec, approve), spec),
+            approve=approve,
             stack=stack,
             client=client,
             engine_label=label,
@@ -176,10 +180,20 @@ def tool_client(loaded: LoadedSettings) -> httpx.AsyncClient:
     )
 
 
-def tool_gate(loaded: LoadedSettings, toolbox: Toolbox, spec: AssistantSpec | None) -> ToolGate:
-    """The gate of a run's tools: the file's policy, the output cap, long outputs kept beside the journal."""
+def tool_gate(
+    loaded: LoadedSettings, toolbox: Toolbox, spec: AssistantSpec | None, approve: Approve | None
+) -> ToolGate:
+    """The gate of a run's tools: what was approved beforehand, the file's policy, then the person.
+
+    Outputs are capped, and long ones kept whole beside the journal.
+    """
+    policy = (spec.policy if spec else None) or Policy()
+    given = tuple(
+        PolicyRule(tool=glob, action="allow", even_with_fetched_text=True) for glob in loaded.settings.approve
+    )
     return ToolGate(
-        policy=spec.policy if spec else None,
+        policy=policy.model_copy(update={"rules": (*given, *policy.rules)}),
+        approve=approve,
         output_cap=loaded.settings.output_cap,
         secrets=secrets_of(loaded.environ),
         spill=Spill(loaded.folders.state / "outputs"),
@@ -238,7 +252,9 @@ class AssembledRunner:
         model: str,
         notices: tuple[str, ...],
         journal: Journal | None = None,
+        approve: Approve | None = None,
     ) -> None:
+        self._approve = approve
         self._journal = journal
         self._loaded = loaded
         self._shelf = shelf
@@ -476,7 +492,7 @@ class AssembledRunner:
             return Shelf(self._shelf.toolbox, self._shelf.gate)
         opening = open_spec_tools(spec, environ=self._loaded.environ, folder=_tools_folder(self._loaded))
         toolbox = await self._stack.enter_async_context(opening)
-        return Shelf(toolbox, tool_gate(self._loaded, toolbox, spec), spec)
+        return Shelf(toolbox, tool_gate(self._loaded, toolbox, spec, self._approve), spec)
 
     async def _assistant(self, question: Question, shelf: Shelf) -> Assistant:
         """The question's assistant; made or updated first if it comes from a file."""

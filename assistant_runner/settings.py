@@ -66,6 +66,8 @@ class Settings(BaseModel):
     tools_folder: str | None = None
     offline: bool = False
     allow_hosts: tuple[str, ...] = ()
+    approve: tuple[str, ...] = ()
+    """Globs of tools whose calls are approved beforehand."""
 
     rounds: int = 25
     timeout_s: float = 600.0

@@ -118,12 +118,14 @@ async def _ask_all(
 ) -> int:
     """Ask one after the other; the exit status is the first one that is not 0."""
     from assistant_runner.assembly import open_runner
+    from assistant_runner.cli.approval import terminal_approver
     from assistant_runner.cli.progress import Progress
 
     loaded = options.load(os.environ, Path.cwd())
     status = 0
-    async with open_runner(loaded) as runner:
-        progress = Progress(quiet=rendering.quiet, events=print_event if rendering.as_events else None)
+    progress = Progress(quiet=rendering.quiet, events=print_event if rendering.as_events else None)
+    approve = terminal_approver(options.no_input, progress)
+    async with open_runner(loaded, approve=approve) as runner:
         progress.begin(runner)
         for document in documents:
             question = options.question(document)

@@ -86,6 +86,15 @@ class RunnerOptions:
         list[str] | None,
         typer.Option("--allow-host", help="Let page and HTTP tools reach this private host. Repeatable."),
     ] = None
+    approve: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--approve", help="Tools (names or globs) that may run unasked. Repeatable.", metavar="TOOL"
+        ),
+    ] = None
+    no_input: Annotated[
+        bool | None, typer.Option("--no-input", help="Never ask; what would ask is refused.")
+    ] = None
     data: Annotated[str | None, typer.Option("--data", help="Folder of the embedded service.")] = None
     if_active: Annotated[
         str | None,
@@ -146,6 +155,7 @@ class RunnerOptions:
             "repeats": self.repeats,
             "bad_rounds": self.bad_rounds,
             "allow_hosts": tuple(self.allow_host) if self.allow_host else None,
+            "approve": tuple(self.approve) if self.approve else None,
             "data_folder": self.data,
             "if_active": self.if_active,
             "restart_expired": self.restart_expired,

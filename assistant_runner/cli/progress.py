@@ -1,8 +1,9 @@
 """Live progress on stderr: which engine, which tools run, how long; nothing of it on stdout."""
 
+import contextlib
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -58,6 +59,19 @@ class Progress:
         if self._status is not None:
             self._status.stop()
             self._status = None
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """No moving line while a person is asked."""
+        if self._status is None:
+            yield
+            return
+        self._status.stop()
+        try:
+            yield
+        finally:
+            if self._status is not None:
+                self._status.start()
 
     async def listen(self, event: RunEvent) -> None:
         if self._events is not None:

@@ -70,13 +70,15 @@ class Known:
 class Dispatched:
     """A round's results in call order; what its summaries cost; whether no call reached a handler.
 
-    `waits`: tool call ids whose answer has to come from a person, with the question.
+    `waits`: tool call ids whose answer has to come from a person, with the question. `unasked`: tools
+    whose call needed an approval that nobody was there to give.
     """
 
     results: list[FunctionResult]
     usage: list[Usage]
     all_rejected: bool
     waits: dict[str, Any]
+    unasked: list[str]
 
 
 class Dispatcher:
@@ -112,6 +114,7 @@ class Dispatcher:
             usage=[outcome.usage for _, outcome in pairs if outcome.usage],
             all_rejected=bool(pairs) and all(outcome.rejected for _, outcome in pairs),
             waits={result.function_id: outcome.waits_for for result, outcome in pairs if outcome.waits_for},
+            unasked=[result.name for result, outcome in pairs if outcome.unasked],
         )
 
     async def _answer(self, entry: Entry) -> tuple[FunctionResult, ToolOutcome]:

@@ -24,6 +24,7 @@ from assistant_runner.errors import (
     OutcomeUnknown,
     RequestRejected,
     RunExpired,
+    ToolStopped,
 )
 from assistant_runner.run.appender import append_results
 from assistant_runner.run.dispatch import Dispatcher, Known, Repeats
@@ -108,6 +109,15 @@ class RunLoop:
             RoundStarted(run_id=run.id, number=number, calls=routing.view_2, run=routing.view_1["run"])
         )
         dispatched = await self._dispatcher.dispatch(routing.entries)
+        if dispatched.unasked:
+            names = list(dict.fromkeys(dispatched.unasked))
+            raise ToolStopped(
+                f"run {run.id}: {', '.join(names)} needs an approval, and nobody is here to give it",
+                run_id=run.id,
+                thread_id=run.thread_id,
+                remedy=f"allow it with --approve {names[0]}, or by a rule in the assistant file's policy",
+                tools=names,
+            )
         if dispatched.waits:
             raise HumanNeeded(
                 f"run {run.id} waits for a person: {len(dispatched.waits)} question(s) are open",

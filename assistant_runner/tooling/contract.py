@@ -160,12 +160,14 @@ class ToolOutcome:
 
     `raw` is the handler's whole result before the selector; `usage` what its summary cost.
     `waits_for` is set instead of a content when a person has to answer first. `rejected` marks a call
-    that never reached the handler because its arguments do not fit (the run counts such rounds).
+    that never reached the handler because its arguments do not fit (the run counts such rounds);
+    `unasked` one that needed an approval which nobody was there to give (case-117).
     """
 
     content: Any
     is_error: bool = False
     rejected: bool = False
+    unasked: bool = False
     raw: Any = None
     duration_s: float = 0.0
     usage: Usage | None = None

@@ -143,9 +143,8 @@ class ToolGate:
         """None if the call may run."""
         if self.approve is None:
             words = f"{reason}; it needs an approval and nobody is here to give it"
-            return _refused(
-                tool, words, "a rule `allow` for this tool in the assistant file's policy permits it"
-            )
+            hint = "a rule `allow` for this tool in the assistant file's policy permits it"
+            return replace(_refused(tool, words, hint), unasked=True)
         question = ApprovalQuestion(
             tool.name, arguments, context.tool_call_id, reason, digest_of(tool.name, arguments)
         )
@@ -160,7 +159,7 @@ class ToolGate:
         """The handler's result through selector and output schema, tried again where that is safe."""
         if tool.name == READER_NAME and self.spill is not None:
             tool = self.spill.serve(tool)
-        limit_s = tool.timeout_s if tool.timeout_s is not None else context.deadline_s
+        limit_s = min(tool.timeout_s or context.deadline_s, context.deadline_s)
         deadline = time.monotonic() + limit_s
         spent: list[Usage] = []
         attempts = 1 + (tool.retries if tool.effects == "read" else 0)

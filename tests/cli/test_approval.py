@@ -1,0 +1,91 @@
+"""Approvals at a real terminal (a pseudo-terminal), and where there is none (cases 117, 118)."""
+
+import os
+import sys
+import time
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+pty = pytest.importorskip("pty")
+
+TOOL = """
+from assistant_runner.tooling.schema import tool
+
+@tool(effects="write")
+def ring(bell: str) -> str:
+    \"\"\"Ring a bell.\"\"\"
+    with open("rung", "a") as out:
+        out.write(bell)
+    return "rung " + bell
+"""
+SCRIPT = (
+    '{"format": 1, "scripts": {"ring": {"turns": ['
+    '{"tool_calls": [{"name": "ring", "arguments": {"bell": "b1"}}]}, {"text": "done"}]}}}'
+)
+ARGV = ["--engine", "script", "--script", "s.json", "-m", "x-ring", "-t", "./bells.py:ring"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path):
+    (tmp_path / "bells.py").write_text(TOOL)
+    (tmp_path / "s.json").write_text(SCRIPT)
+    return tmp_path
+
+
+def at_terminal(folder, answer: str) -> tuple[int, str]:
+    """The status and the screen of a run at a pseudo-terminal whose user types the answer when asked."""
+    pid, screen = pty.fork()
+    if pid == 0:
+        os.chdir(folder)
+        os.environ["PYTHONPATH"] = str(REPOSITORY)
+        os.execv(sys.executable, [sys.executable, "-m", "assistant_runner", *ARGV, "ring the bell"])
+    seen, asked, deadline = "", False, time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            piece = os.read(screen, 4096).decode(errors="replace")
+        except OSError:  # the process has closed its terminal
+            break
+        if not piece:
+            break
+        seen += piece
+        if "lways:" in seen and not asked:
+            asked = True
+            os.write(screen, f"{answer}\n".encode())
+    _, status = os.waitpid(pid, 0)
+    os.close(screen)
+    return os.waitstatus_to_exitcode(status), seen
+
+
+def test_case_117_a_write_that_nobody_can_approve_stops_the_run(process, folder):
+    done = process(*ARGV, "ring the bell", start_new_session=True)
+
+    assert done.returncode == 7
+    assert "--approve ring" in done.stderr
+    assert not (folder / "rung").exists()
+
+
+def test_what_was_approved_beforehand_runs_unasked(process, folder):
+    done = process(*ARGV, "--approve", "ri*", "ring the bell", start_new_session=True)
+
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert (folder / "rung").read_text() == "b1"
+
+
+@pytest.mark.parametrize(
+    ("answer", "rung"), [pytest.param("y", True, id="yes"), pytest.param("n", False, id="no")]
+)
+def test_the_person_at_the_terminal_decides(folder, answer, rung):
+    status, seen = at_terminal(folder, answer)
+
+    assert status == 0
+    assert 'ring({"bell": "b1"})' in seen
+    assert (folder / "rung").exists() is rung
+
+
+def test_case_118_a_piped_prompt_is_never_read_as_an_answer(process, folder):
+    done = process(*ARGV, "-", stdin="yes please tell me\n", start_new_session=True)
+
+    assert done.returncode == 7
+    assert not (folder / "rung").exists()
