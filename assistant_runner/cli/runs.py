@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assistant_runner.cli.approval import open_terminal, shown, terminal_approver
 from assistant_runner.cli.ask import OUTPUTS, Rendering, print_event, print_json
 from assistant_runner.cli.edge import run_async
 from assistant_runner.cli.options import RunnerOptions, runner_options
@@ -188,12 +188,11 @@ def resume(
             help="Calls that write, outcome unknown: make them again, or not. Asked if not given.",
         ),
     ] = None,
-    no_input: Annotated[bool, typer.Option("--no-input", help="Ask nothing; skip what is unknown.")] = False,
     *,
     options: RunnerOptions,
 ) -> None:
     """Go on with a run that was interrupted or killed; nothing that is finished is done again."""
-    again = _decide(repeat_unknown, no_input)
+    again = _decide(repeat_unknown, bool(options.no_input))
     _take_up(reference, last, options, Rendering(output, json_, jsonl, quiet), again)
 
 
@@ -214,33 +213,18 @@ def wait(
 
 
 def _decide(repeat_unknown: bool | None, no_input: bool) -> "DecideUnknown | None":
-    """How a call is decided on that may or may not have been made."""
-    if repeat_unknown is None and not no_input and _terminal() is None:
+    """How a call is decided on that may or may not have been made; None: it cannot be."""
+    terminal = None if repeat_unknown is not None or no_input else open_terminal()
+    if repeat_unknown is None and not no_input and terminal is None:
         return None
 
     async def decide(call: "CallStarted") -> bool:
-        if repeat_unknown is not None or no_input:
-            return bool(repeat_unknown)
-        terminal = _terminal()
         if terminal is None:
-            return False
-        with terminal:
-            arguments = json.dumps(call.arguments, ensure_ascii=False)
-            terminal.write(f"{call.tool}({arguments}) may or may not have been made. Make it again? [y/N] ")
-            terminal.flush()
-            return terminal.readline().strip().lower() in ("y", "yes")
+            return bool(repeat_unknown)
+        words = f"{call.tool}({shown(call.arguments)}) may or may not have been made. Make it again? [y/N] "
+        return await terminal.ask(words) in ("y", "yes")
 
     return decide
-
-
-def _terminal() -> Any:
-    """The terminal device, opened; None if there is none (stdin may hold data: case-118)."""
-    if not sys.stderr.isatty():
-        return None
-    try:
-        return open("/dev/tty", "r+", encoding="utf-8")
-    except OSError:
-        return None
 
 
 def _take_up(
@@ -310,8 +294,9 @@ async def _with_runner(run: "JournalRun", options: RunnerOptions, rendering: Ren
     if os.path.isdir(folder):  # noqa: ASYNC240
         os.chdir(folder)  # relative tools and files are meant from there
     loaded = options.load(os.environ, Path.cwd(), saved=run.about.get("settings"))
-    async with open_runner(loaded) as runner:
-        progress = Progress(quiet=rendering.quiet, events=print_event if rendering.as_events else None)
+    progress = Progress(quiet=rendering.quiet, events=print_event if rendering.as_events else None)
+    approve = terminal_approver(options.no_input, progress)
+    async with open_runner(loaded, approve=approve) as runner:
         progress.begin(runner)
         with progress:
             result = await work(runner, progress.listen)
