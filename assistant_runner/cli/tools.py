@@ -147,6 +147,36 @@ def new(
     typer.echo(f'try it: assistant-runner tools call {tool}:{name} \'{{"who": "Ada"}}\'', err=True)
 
 
+@app.command()
+def convert(
+    files: Annotated[list[str], typer.Argument(help="JSON documents; - reads stdin.")],
+    to: Annotated[str, typer.Option("--to", help="neutral, openai, responses or converse.")] = "openai",
+) -> None:
+    """Definitions, messages or a model's answer in another provider's form."""
+    from assistant_runner.errors import UsageError
+    from assistant_runner.tooling.neutral import FORMS, convert, merge_tools
+
+    if to not in FORMS:
+        raise UsageError(f"there is no form {to!r}", remedy=f"use one of {', '.join(FORMS)}")
+    documents = [_read_json(name) for name in files]
+    document = documents[0] if len(documents) == 1 else merge_tools(*documents)
+    notes: list[str] = []
+    _print(convert(document, to, notes=notes))
+    for note in notes:
+        typer.echo(f"note: {note}", err=True)
+
+
+def _read_json(name: str) -> Any:
+    from assistant_runner.errors import UsageError
+
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
+        return json.loads(text)
+    except (OSError, ValueError) as error:
+        words = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"{name} is no JSON document: {words}", remedy="name a JSON file") from None
+
+
 async def _call(tool: "Tool", arguments: Any, loaded: "LoadedSettings", question: str) -> "ToolOutcome":
     """The outcome through the gate; whoever calls a tool by hand has approved it."""
     from assistant_runner.tooling.contract import ToolContext

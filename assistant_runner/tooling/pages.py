@@ -6,6 +6,7 @@ a page is taken where it says which one that is and holds enough; else everythin
 """
 
 import io
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -25,26 +26,34 @@ DROPPED = (
     "datalist, [hidden], [aria-hidden=true]"
 )
 FRAME = "nav, footer, aside, header, form, dialog, menu"
-REST = r"""(?:[\s/][^>"]*(?:"[^"]*"[^>"]*)*)?>"""
-"""What may follow a tag's name: our parser writes attributes in double quotes."""
 COMMENT = re.compile("<!--.*?-->", re.DOTALL)
-PREFORMATTED = re.compile(f"<pre{REST}.*?</pre>", re.DOTALL)
-ITEM = re.compile(f"<li{REST}")
-CELL = re.compile(f"<t[dh]{REST}")
-PARAGRAPH = re.compile(f"<(?:h[1-6]|p|table|blockquote|pre){REST}")
-BLOCK_NAMES = (
-    "address|article|aside|blockquote|body|br|caption|center|dd|details|dialog|div|dl|dt|fieldset|figcaption|"
-    "figure|footer|form|h[1-6]|header|hr|html|legend|li|main|menu|nav|ol|option|p|pre|section|summary|table|tbody|"
-    "tfoot|thead|tr|ul"
+PREFORMATTED = re.compile(r"<pre[\s>].*?</pre>", re.DOTALL)
+TAG = re.compile(r"""<(/?[^\s/>"]+)[^>"]*(?:"[^"]*"[^>"]*)*>""")
+"""A tag and its name: our parser writes attributes in double quotes, and every other `<` as `&lt;`."""
+ANCHOR = re.compile(
+    r"""<a\s(?:[^>"]*"[^"]*")*?[^>"]*?\bhref="([^"]*)"[^>"]*(?:"[^"]*"[^>"]*)*>(.*?)</a>""", re.DOTALL
 )
-BLOCK = re.compile(f"</?(?:{BLOCK_NAMES}){REST}")
-INLINE = re.compile(f"</?[a-zA-Z][^\\s/>]*{REST}")
+BLOCK_NAMES = (
+    "address article aside blockquote body br caption center dd details dialog div dl dt fieldset figcaption "
+    "figure footer form h1 h2 h3 h4 h5 h6 header hr html legend li main menu nav ol option p pre section "
+    "summary table tbody tfoot thead tr ul"
+)
+PARAGRAPH_NAMES = "h1 h2 h3 h4 h5 h6 p table blockquote pre"
+BREAKS = {
+    **{f"{slash}{name}": "\n" for name in BLOCK_NAMES.split() for slash in ("", "/")},
+    **dict.fromkeys(PARAGRAPH_NAMES.split(), "\n\n"),
+    "li": "\n- ",
+    "td": " | ",
+    "th": " | ",
+}
+"""What a tag becomes in the text; tags that are not here vanish."""
 BLANKS = str.maketrans("\t\r\n\f\v\xa0", " " * 6)
 HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 META_CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w:.-]+)""", re.IGNORECASE)
 SHORT_PAGE = 1500
 ENOUGH_MAIN = 200
 MAX_LINKS = 15
+MAX_ANCHORS = 100
 BLOCK_WORDS = re.compile(
     r"(enable|turn on|switch on|activate)\s+(javascript|cookies)|javascript (is|must be) |captcha|"
     r"verify (that )?you are (a )?human|are you a robot|checking your browser|access denied|unusual traffic|"
@@ -178,7 +187,7 @@ def _read_html(html: str, *, url: str, status: int) -> Page:
         text=text,
         kind=judge(text, title, script_characters=len(html) - len(text), status=status),
         media_type="text/html",
-        links=tuple(_links(part, url)) if part else (),
+        links=tuple(_links(part, url)),
         robots=robots[0] or "" if robots else "",
         language=(root.attributes.get("lang") or "") if root else "",
     )
@@ -192,21 +201,25 @@ def _drop_unseen(tree: LexborHTMLParser) -> None:
             node.decompose()
 
 
-def _readable_part(tree: LexborHTMLParser) -> tuple[LexborNode | None, str]:
-    """The main part and its text if that is enough, else the whole body."""
+def _readable_part(tree: LexborHTMLParser) -> tuple[str, str]:
+    """The HTML of the main part and its text if that is enough, else of the whole body."""
     main = _main_part(tree)
-    if main is None:
-        return tree.body, _text_of(tree.body)
-    whole = ""
-    if len(main.html or "") < 4 * ENOUGH_MAIN:  # it may be a shell: keep the rest for comparison
-        whole = _text_of(tree.body)
-    for node in main.css(FRAME):
-        if node.mem_id != main.mem_id:
-            node.decompose()
-    inner = _text_of(main)
-    if len(inner) >= ENOUGH_MAIN or (inner and len(inner) >= len(whole) // 2 and whole):
-        return main, inner
-    return tree.body, whole or _text_of(tree.body)
+    body = (tree.body.html or "") if tree.body and (main is None or _is_thin(main)) else ""
+    whole = visible_text(body)
+    if main is not None:
+        for node in main.css(FRAME):
+            if node.mem_id != main.mem_id:
+                node.decompose()
+        html = main.html or ""
+        text = visible_text(html)
+        if len(text) >= ENOUGH_MAIN or (text and len(text) >= len(whole) // 2):
+            return html, text
+    return body, whole
+
+
+def _is_thin(main: LexborNode) -> bool:
+    """Whether a main part may turn out to be a shell, so that the body is wanted for comparison."""
+    return len(main.text()) < 4 * ENOUGH_MAIN
 
 
 def _main_part(tree: LexborHTMLParser) -> LexborNode | None:
@@ -218,10 +231,6 @@ def _main_part(tree: LexborHTMLParser) -> LexborNode | None:
     return None
 
 
-def _text_of(part: LexborNode | None) -> str:
-    return visible_text(part.html or "") if part is not None else ""
-
-
 def visible_text(html: str) -> str:
     """The text of well-formed HTML as our parser writes it: a line for each block, blank lines squeezed.
 
@@ -230,26 +239,29 @@ def visible_text(html: str) -> str:
     if "<pre" in html:
         html = PREFORMATTED.sub(lambda found: found[0].replace("\n", "<br>").replace("  ", "\x00\x00"), html)
     text = COMMENT.sub("", html).translate(BLANKS) if "<!--" in html else html.translate(BLANKS)
-    text = ITEM.sub("\n- ", text)
-    text = CELL.sub(" | ", text)
-    text = PARAGRAPH.sub("\n\n", text)
-    text = BLOCK.sub("\n", text)
-    text = INLINE.sub("", text)
-    text = text.replace("&nbsp;", " ").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    pieces = TAG.split(text)
+    pieces[1::2] = [BREAKS.get(name, "") for name in pieces[1::2]]
+    text = unescape("".join(pieces))
     for many, few in (("  ", " "), (" \n", "\n"), ("\n ", "\n"), ("\n\n\n", "\n\n")):
         while many in text:
             text = text.replace(many, few)
     return text.replace("\n| ", "\n").replace("\x00", " ").strip()
 
 
-def _links(part: LexborNode, url: str) -> Iterator[tuple[str, str]]:
+def unescape(text: str) -> str:
+    """The four characters that our parser writes as names."""
+    if "&" not in text:
+        return text
+    return text.replace("&nbsp;", " ").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def _links(html: str, url: str) -> Iterator[tuple[str, str]]:
+    """The first links with words, absolute, each address once."""
     seen: set[str] = set()
-    read: set[str] = set()
-    for anchor in part.css("a[href]"):
-        href = anchor.attributes.get("href") or ""
-        if href in read or not (words := " ".join(anchor.text().split())):
+    for found in itertools.islice(ANCHOR.finditer(html), MAX_ANCHORS):
+        href, words = unescape(found[1].replace("&quot;", '"')), " ".join(visible_text(found[2]).split())
+        if not words:
             continue
-        read.add(href)
         try:
             address = urljoin(url, href).split("#", 1)[0]
         except ValueError:  # an address that cannot be read is none

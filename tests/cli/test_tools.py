@@ -157,3 +157,18 @@ def test_lint_sees_tools_that_are_easily_confused(cli, tmp_path: Path):
     outcome = cli("tools", "lint", "./twins.py:get_a", "./twins.py:get_b")
 
     assert "described almost like get_b" in outcome.stdout
+
+
+def test_row_s0_2_neutral_definitions_become_a_providers_form_and_come_back(cli):
+    reference = json.loads((SHAPES / "function-generator.output.json").read_text())
+
+    converted = cli("tools", "convert", str(SHAPES / "function-generator.output.json"), "--to", "openai")
+    back = cli("tools", "convert", "-", "--to", "neutral", stdin=converted.stdout)
+
+    assert '"celcius"' in converted.stdout
+    assert json.loads(back.stdout) in (reference, reference[0])
+
+
+@pytest.mark.parametrize("arguments", [["no-such-file.json"], ["-", "--to", "klingon"]])
+def test_convert_refuses_what_it_cannot_read_or_write(cli, arguments: list[str]):
+    assert cli("tools", "convert", *arguments, stdin="{}").status == 2
