@@ -29,6 +29,7 @@ from assistant_runner.errors import (
     BackendUnreachable,
     ConfigurationError,
     HumanNeeded,
+    OutcomeUnknown,
     RateLimited,
     RequestRejected,
     RunError,
@@ -457,7 +458,7 @@ class Batch:
 
     def _is_everybodys(self, error: AssistantRunnerError, row: Row) -> bool:
         """Whether every other row would meet the same: the key, the quota, the way to the backend."""
-        if isinstance(error, ApiGone | BackendUnreachable) or _quota_used_up(error):
+        if isinstance(error, ApiGone) or _is_out_of_reach(error) or _quota_used_up(error):
             return True
         own = row.asks.get("assistant") or row.asks.get("tools") or row.asks.get("thread_id")
         return isinstance(error, AuthenticationFailed | ConfigurationError) and not own
@@ -630,6 +631,16 @@ def _run_error_code(error: AssistantRunnerError) -> str | None:
     return str(code) if code else None
 
 
+def _is_out_of_reach(error: AssistantRunnerError) -> bool:
+    """No way to the backend at all; an answer, or a way that broke in the middle, is this row's matter."""
+    return (
+        isinstance(error, BackendUnreachable)
+        and not isinstance(error, OutcomeUnknown)
+        and not error.facts.get("status_code")
+        and not error.facts.get("stream_broke")
+    )
+
+
 def trouble_of(error: AssistantRunnerError) -> Literal["server", "unreachable", "timeout"] | None:
     """What trouble of the backend this error shows; None if it is the row's own."""
     if isinstance(error, RunTimedOut):
@@ -637,7 +648,7 @@ def trouble_of(error: AssistantRunnerError) -> Literal["server", "unreachable", 
     if isinstance(error, ApiGone | AuthenticationFailed):
         return None
     if isinstance(error, BackendUnreachable):
-        return "unreachable"
+        return "server" if error.facts.get("status_code") else "unreachable"
     if isinstance(error, RequestRejected):
         return "server" if error.status_code >= 500 else None
     if isinstance(error, BackendError) or _run_error_code(error) == "server_error":

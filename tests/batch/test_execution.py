@@ -10,6 +10,7 @@ from assistant_runner.errors import (
     BackendUnreachable,
     ConfigurationError,
     HumanNeeded,
+    OutcomeUnknown,
     RateLimited,
     RequestRejected,
     RunFailed,
@@ -227,6 +228,25 @@ async def test_what_every_row_would_meet_stops_the_batch_and_leaves_the_rows(ben
     assert await bench.go(runner := FakeRunner(act), workers=2, retries=0) == status
     assert len(runner.asked) <= 4
     assert bench.rows() == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OutcomeUnknown("500", status_code=500),
+        BackendUnreachable("502", status_code=502),
+        OutcomeUnknown("reset"),
+        BackendUnreachable("cut", stream_broke=True),
+    ],
+    ids=["500", "502", "reset", "cut"],
+)
+async def test_a_row_that_breaks_the_backend_again_and_again_fails_alone(bench, error):
+    bench.write({"prompt": "poison"}, {"prompt": "fine"})
+
+    status = await bench.go(FakeRunner(fail_on("poison", error=lambda: error)), retries=1)
+
+    assert status == 16
+    assert [(row["status"], row["attempts"]) for row in bench.rows()] == [("failed", 2), ("ok", 1)]
 
 
 async def test_a_row_that_waits_for_a_person_is_asked_again_next_time(bench):
