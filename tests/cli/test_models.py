@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.conftest import FIXTURES
 from tests.service.engines.fake_openai import (
     FakeOpenAI,
     Reply,
@@ -154,3 +155,13 @@ def test_what_is_waited_for_is_said_on_stderr(process):
     assert outcome.stdout.strip() == "Ok"
     assert "waiting 0.02 s" in outcome.stderr
     assert "Slow down." in outcome.stderr
+
+
+def test_tools_convert_turns_a_pipelines_definitions(cli):
+    source = FIXTURES / "shapes" / "function-generator.output.json"
+
+    outcome = cli("tools", "convert", str(source), "--to", "openai")
+
+    [tool] = json.loads(outcome.stdout)["tools"]
+    assert tool["function"]["parameters"]["properties"]["unit"]["enum"] == ["celcius", "fahrenheit"]
+    assert cli("tools", "convert", str(source), "--to", "xml").status == 2

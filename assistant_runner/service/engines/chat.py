@@ -275,7 +275,7 @@ def _as_chunk(whole: Mapping[str, Any]) -> dict[str, Any]:
 
 def _get(value: Any, name: str) -> Any:
     """A field of an SDK object or a mapping; None if it is missing."""
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+    return value.get(name) if type(value) is dict else getattr(value, name, None)
 
 
 class ChatReader:
@@ -297,9 +297,9 @@ class ChatReader:
 
     def take(self, chunk: Any) -> Iterator[TurnEvent]:
         """The events of one chunk."""
-        usage = _usage(_get(chunk, "usage"))
-        if usage is not None:
-            self._usage = usage
+        counted = _get(chunk, "usage")
+        if counted is not None:
+            self._usage = _usage(counted) or self._usage
         if _get(chunk, "prompt_filter_results"):
             self._filtered.append(_get(chunk, "prompt_filter_results"))
         for choice in _get(chunk, "choices") or ():
