@@ -274,23 +274,3 @@ def _print(document: Any) -> None:
 
 def _pretty(document: Any) -> str:
     return json.dumps(document, ensure_ascii=False, indent=2)
-
-
-@app.command()
-def convert(
-    file: Annotated[str, typer.Argument(help="A JSON file of definitions or messages; - reads stdin.")],
-    to: Annotated[str, typer.Option("--to", help="neutral, openai, responses or converse.")] = "openai",
-) -> None:
-    """Turn tool definitions and messages of chat pipelines into another form."""
-    from assistant_runner.errors import UsageError
-    from assistant_runner.tooling.neutral import convert as turn
-
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
-        document = json.loads(text)
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise UsageError(f"{file}: {error}", remedy="give a JSON file") from None
-    notes: list[str] = []
-    _print(turn(document, to, notes=notes))
-    for note in notes:
-        typer.echo(note, err=True)
