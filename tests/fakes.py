@@ -142,8 +142,10 @@ def workshop(*functions: Callable[..., Any] | Tool) -> Workshop:
     for function in functions:
         toolbox.add(function if isinstance(function, Tool) else tool_from_function(function))
 
+    client = httpx.AsyncClient(transport=httpx.MockTransport(lambda request: httpx.Response(404)))
+
     def context(call_id: str, tool: Tool, deadline_s: float, thread_id: str) -> ToolContext:
-        return ToolContext(tool_call_id=call_id, http=httpx.AsyncClient(), environ={}, deadline_s=deadline_s)
+        return ToolContext(tool_call_id=call_id, http=client, environ={}, deadline_s=deadline_s)
 
     return Workshop(tools=toolbox, gate=ToolGate(), context_for=context)
 

@@ -12,6 +12,7 @@ however it ends: so a run is taken up by one process at a time.
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import sqlite3
@@ -43,8 +44,9 @@ FILE = "journal.sqlite3"
 LOCKS = "locks"
 BUSY_S = 10.0
 STALE_LOCK_S = 24 * 3600
-TEXT_PIECES = 64
-"""Pieces of text that may wait for the next record."""
+WAITING = (TextArrived, RoundStarted, RoundCompleted)
+WAITING_EVENTS = 64
+"""Events that nothing depends on, and how many of them may wait for the next record."""
 
 KEPT_RUNS = 2000
 """Ended runs beyond the newest so many are dropped when a journal is opened."""
@@ -337,49 +339,55 @@ class Journal:
 
 
 class Recording:
-    """Writes one run's events; `listen` is a Listener, awaited before the run goes on."""
+    """Writes one run's events; `listen` is a Listener, awaited before the run goes on.
+
+    Events that nothing depends on (pieces of text, the frame of a round) wait for the next one that
+    something depends on and go to disk with it, in their order.
+    """
 
     def __init__(self, journal: Journal, key: str, last_seq: int) -> None:
         self.key = key
         self._journal = journal
         self._seq = last_seq
-        self._text: list[TextArrived] = []
+        self._waiting: list[RunEvent] = []
 
     async def listen(self, event: RunEvent) -> None:
         self.append(event)
 
     def append(self, event: RunEvent) -> None:
-        """On disk when it returns; pieces of text wait for the next other event."""
-        if isinstance(event, TextArrived):
-            self._text.append(event)
-            if len(self._text) >= TEXT_PIECES:
-                self._journal._append(self.key, self._text_rows(), {})
-            return
-        rows = self._text_rows()
-        rows.append((self._next(), event.name, _dump(_fields(event))))
-        self._journal._append(self.key, rows, _changes(event))
+        """On disk when it returns, unless the event may wait."""
+        self._waiting.append(event)
+        if not isinstance(event, WAITING) or len(self._waiting) >= WAITING_EVENTS:
+            self._write(_changes(event))
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """The result of the completed run, whole, for replay."""
-        self._journal._append(self.key, self._text_rows(), {"result": _dump(result), "owner": None})
+        self._write({"result": _dump(result), "owner": None})
 
     def release(self) -> None:
         """Nobody works on the run any more."""
-        self._journal._append(self.key, self._text_rows(), {"owner": None})
+        self._write({"owner": None})
+
+    def _write(self, changes: Mapping[str, Any]) -> None:
+        rows: list[tuple[int, str, str]] = []
+        for key, group in itertools.groupby(self._waiting, key=_group):
+            events = list(group)
+            if key is None:
+                rows.extend((self._next(), event.name, _dump(_fields(event))) for event in events)
+            else:
+                pieces = [event.text for event in events if isinstance(event, TextArrived)]
+                rows.append((self._next(), _DELTAS, _dump({"message_id": key, "pieces": pieces})))
+        self._waiting = []
+        self._journal._append(self.key, rows, changes)
 
     def _next(self) -> int:
         self._seq += 1
         return self._seq
 
-    def _text_rows(self) -> list[tuple[int, str, str]]:
-        rows: list[tuple[int, str, str]] = []
-        pieces, self._text = self._text, []
-        while pieces:
-            first = pieces[0].message_id
-            run = [piece.text for piece in pieces if piece.message_id == first]
-            pieces = [piece for piece in pieces if piece.message_id != first]
-            rows.append((self._next(), _DELTAS, _dump({"message_id": first, "pieces": run})))
-        return rows
+
+def _group(event: RunEvent) -> str | None:
+    """Pieces of one text go into one row."""
+    return event.message_id if isinstance(event, TextArrived) else None
 
 
 # -- what the records tell ------------------------------------------------------------------------
@@ -485,17 +493,16 @@ def _changes(event: RunEvent) -> dict[str, Any]:
             "model": event.model,
             "status": "in_progress",
         }
-    if isinstance(event, RoundStarted):
-        return {"status": "requires_action"}
-    if isinstance(event, OutputsSubmitted):
-        return {"status": "in_progress"}
     if isinstance(event, RunEnded):
         return {"status": event.status, "error": _dump(event.error) if event.error else None}
     return {}
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
+
+
 def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return _ENCODER.encode(value)
 
 
 def _records_of(row: tuple[int, float, str, str]) -> Iterator[Record]:

@@ -162,6 +162,7 @@ def memory_after(tmp_path, count):
         recording = begin(journal)
         for event in EVENTS[:count]:
             recording.append(event)
+        recording.release()
         return recall(journal.records(recording.key))
 
 
