@@ -77,6 +77,9 @@ LOGGED = 2000
 
 BETA = {"OpenAI-Beta": "assistants=v2"}
 READ_OUT_S = 0.2
+_PLAIN_PATHS = frozenset({"threads/runs", "threads", "assistants"})
+"""Paths without ids, whose URLs are put together once: that costs as much as the rest of a request."""
+
 POLL_HINT = "openai-poll-after-ms"
 DEFAULT_VERSIONS: Mapping[Form, str | None] = {
     "openai": None,
@@ -108,6 +111,7 @@ class HttpBackend:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.pacer: Pacer | None = None
+        self._urls: dict[str, httpx.URL] = {}
         self._client = client
         self._label = label
         self._form = form
@@ -392,9 +396,11 @@ class HttpBackend:
         if files is None and method != "GET":
             headers["Content-Type"] = "application/json"
         wanted = {name: value for name, value in (query or {}).items() if value is not None}
+        if path in _PLAIN_PATHS and path not in self._urls:
+            self._urls[path] = self._client.build_request(method, path).url
         return self._client.build_request(
             method,
-            path,
+            self._urls.get(path, path),
             params={**self._query, **wanted} or None,
             headers=headers,
             content=None if document is None else json.dumps(document, ensure_ascii=False).encode(),

@@ -81,6 +81,11 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
+def short(value: float) -> str:
+    """Three figures, and whole numbers with separators above a thousand."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
 def write_report(path: Path, rows: Iterable[Mapping[str, Any]], *, title: str, made_at: float) -> None:
     """Write the page. `made_at` in Unix seconds."""
     path.write_text(render_report(gather(rows), title=title, made_at=made_at), encoding="utf-8")
@@ -150,7 +155,7 @@ def _histogram(title: str, ordered: Sequence[float], unit: str) -> str:
     for number, count in enumerate(bars):
         tall = height * count / most
         begin = low + (high - low) * number / BARS
-        label = f"from {begin:.3g} {unit}: {count:,} rows".replace(" :", ":")
+        label = f"from {short(begin)} {unit}: {count:,} rows".replace(" :", ":")
         shapes.append(
             f"<rect x={number * width} y={height - tall:.1f} width={width - 3} height={max(tall, 0.5):.1f}>"
             f"<title>{label}</title></rect>"
@@ -158,11 +163,11 @@ def _histogram(title: str, ordered: Sequence[float], unit: str) -> str:
     middle = (quantile(ordered, 0.5) - low) / (high - low) * BARS * width
     shapes.append(f"<line x1={middle:.1f} x2={middle:.1f} y1=0 y2={height}><title>median</title></line>")
     axis = (
-        f"<text x=0 y={height + 18}>{low:.3g} {unit}</text>"
-        f"<text x={BARS * width} y={height + 18} text-anchor=end>{high:.3g} {unit} and more</text>"
+        f"<text x=0 y={height + 18}>{short(low)} {unit}</text>"
+        f"<text x={BARS * width} y={height + 18} text-anchor=end>{short(high)} {unit} and more</text>"
     )
     marks = ", ".join(
-        f"{name} {quantile(ordered, share):.3g} {unit}".strip()
+        f"{name} {short(quantile(ordered, share))} {unit}".strip()
         for name, share in (("median", 0.5), ("90 %", 0.9), ("95 %", 0.95), ("99 %", 0.99), ("most", 1.0))
     )
     return (
