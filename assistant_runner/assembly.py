@@ -40,6 +40,7 @@ from assistant_runner.setup.plan import PlanOptions
 from assistant_runner.setup.resolve import compare_tools, ensure_assistant, find_assistant, find_spec
 from assistant_runner.setup.tools import definitions_from, open_spec_tools
 from assistant_runner.tooling.contract import Tool, ToolContext
+from assistant_runner.tooling.fence import FENCE_RULE
 from assistant_runner.tooling.fetcher import guarded_client
 from assistant_runner.tooling.gate import Approve, ToolGate
 from assistant_runner.tooling.masking import secrets_of
@@ -54,7 +55,7 @@ from assistant_runner.wire.threads import MessageCreate
 from assistant_runner.wire.tools import AssistantTool, NamedToolChoice, ResponseFormat, ToolChoice
 
 OWN_KEY = "assistant_runner.default"
-DEFAULT_INSTRUCTIONS = "Answer with the tools you have."
+DEFAULT_INSTRUCTIONS = f"Answer with the tools you have. {FENCE_RULE}"
 RECORDED_NOTICE = "offline: the replies of the tools are recorded, not live"
 
 

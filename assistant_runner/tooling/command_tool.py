@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from assistant_runner.tooling.contract import Tool, ToolContext, ToolFailure
-from assistant_runner.tooling.dynamic import described_tool, read_parameters, read_schema
-from assistant_runner.tooling.entries import CommandEntry
+from assistant_runner.tooling.dynamic import read_parameters
+from assistant_runner.tooling.entries import CommandEntry, entry_tool
 
 ALWAYS_PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "TEMP", "SYSTEMROOT")
 MAX_OUTPUT_BYTES = 20_000_000
@@ -24,32 +24,14 @@ ERROR_CHARACTERS = 400
 
 def command_tool(entry: CommandEntry, *, folder: Path) -> Tool:
     """The tool; the program is looked for when it is called."""
-    parameters, scalar = read_parameters(entry.parameters, entry.name)
     cwd = folder / Path(entry.cwd).expanduser() if entry.cwd else folder
+    _, scalar = read_parameters(entry.parameters, entry.name)
 
     async def call(*, context: ToolContext, **arguments: Any) -> Any:
         given = arguments if scalar is None else arguments[scalar]
         return await run_command(entry, given, cwd=cwd, environ=context.environ)
 
-    return described_tool(
-        entry.name,
-        entry.description,
-        call,
-        parameters=parameters,
-        kind="command",
-        scalar=scalar,
-        when_to_use=entry.when_to_use,
-        output_schema=None if entry.output_schema is None else read_schema(entry.output_schema, entry.name),
-        effects=entry.effects or "write",
-        approval=entry.approval,
-        timeout_s=entry.timeout_s,
-        retries=entry.retries,
-        select=entry.output,
-        output_cap=entry.output_cap,
-        fetches=entry.fetches,
-        takes_context=True,
-        source=f"command {entry.command[0]}",
-    )
+    return entry_tool(entry, call, kind="command", effects="write", source=f"command {entry.command[0]}")
 
 
 async def run_command(entry: CommandEntry, arguments: Any, *, cwd: Path, environ: Mapping[str, str]) -> Any:

@@ -13,7 +13,16 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from assistant_runner.errors import ConfigurationError
-from assistant_runner.tooling.contract import Approval, Effects, Tool, ToolContext, ToolFailure
+from assistant_runner.tooling.contract import (
+    Approval,
+    Effects,
+    Handler,
+    Tool,
+    ToolContext,
+    ToolFailure,
+    ToolKind,
+)
+from assistant_runner.tooling.dynamic import described_tool, read_parameters, read_schema
 
 NAME = r"^[a-zA-Z0-9_-]{1,64}$"
 LABEL = r"^[a-zA-Z0-9_-]{1,40}$"
@@ -58,7 +67,7 @@ class SecretRef(_Entry):
         return self.prefix + value
 
 
-class _Described(_Entry):
+class DescribedEntry(_Entry):
     """What every tool of a file may say of itself. `output`: a selector into the result."""
 
     name: str = Field(pattern=NAME)
@@ -75,7 +84,7 @@ class _Described(_Entry):
     fetches: bool = False
 
 
-class HttpEntry(_Described):
+class HttpEntry(DescribedEntry):
     """A request. `{name}` in url, query, headers and body stands for an argument.
 
     `body`: JSON; a text that is one placeholder takes the argument with its type. Without a body,
@@ -92,7 +101,7 @@ class HttpEntry(_Described):
     body_format: Literal["json", "form"] = "json"
 
 
-class CommandEntry(_Described):
+class CommandEntry(DescribedEntry):
     """A program: arguments as JSON on its stdin, the result on its stdout; no shell.
 
     `env`: the variables that it gets beside PATH, HOME and the locale. `cwd` is relative to the
@@ -182,6 +191,32 @@ def build_tool(entry: HttpEntry | CommandEntry | HumanEntry, *, folder: Path | N
             )
     raise ConfigurationError(
         f"{type(entry).__name__} is not one tool", remedy="open an MCP server with open_mcp"
+    )
+
+
+def entry_tool(
+    entry: DescribedEntry, handler: Handler, *, kind: ToolKind, effects: Effects, source: str
+) -> Tool:
+    """A tool with what its entry says; the handler gets a bare value under the name `value`."""
+    parameters, scalar = read_parameters(entry.parameters, entry.name)
+    return described_tool(
+        entry.name,
+        entry.description,
+        handler,
+        parameters=parameters,
+        kind=kind,
+        scalar=scalar,
+        when_to_use=entry.when_to_use,
+        output_schema=None if entry.output_schema is None else read_schema(entry.output_schema, entry.name),
+        effects=entry.effects or effects,
+        approval=entry.approval,
+        timeout_s=entry.timeout_s,
+        retries=entry.retries,
+        select=entry.output,
+        output_cap=entry.output_cap,
+        fetches=entry.fetches,
+        takes_context=True,
+        source=source,
     )
 
 

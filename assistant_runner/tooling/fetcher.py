@@ -22,6 +22,7 @@ from typing import Any
 import httpcore
 import httpx
 
+from assistant_runner.retries import wait_hint
 from assistant_runner.tooling.contract import ToolFailure
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -34,6 +35,7 @@ MAX_BYTES = 20_000_000
 MAX_REDIRECTS = 5
 WHOLE_REPLY_S = 60.0
 CONNECTIONS_PER_HOST = 4
+LONGEST_PAUSE_S = 10.0
 PIECE_BYTES = 65_536
 CACHE_S = 7 * 86_400.0
 CACHED_REPLY_BYTES = 5_000_000
@@ -258,14 +260,17 @@ class GuardedTransport(httpx.AsyncBaseTransport):
             network_backend=GuardedBackend(guard),
         )
         self._turns: dict[str, asyncio.Semaphore] = {}
+        self._open_at: dict[str, float] = {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """The reply with its body decompressed and limited; AddressRefused before anything is sent."""
         self._guard.check_url(request.url)
+        await self._wait_for(request.url.host)
         deadline = time.monotonic() + WHOLE_REPLY_S
         turn = self._turns.setdefault(request.url.host, asyncio.Semaphore(CONNECTIONS_PER_HOST))
         async with turn:
             response = await self._inner.handle_async_request(request)
+        self._note_pause(request.url.host, response)
         coding = response.headers.get("content-encoding", "identity").strip().lower()
         if coding not in ("", "identity", "gzip", "x-gzip", "deflate"):
             await response.aclose()
@@ -286,6 +291,21 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         return httpx.Response(
             response.status_code, headers=headers, stream=body, extensions=response.extensions
         )
+
+    async def _wait_for(self, host: str) -> None:
+        """Wait where the host asked for a short pause; ToolFailure for a long one."""
+        pause_s = self._open_at.get(host, 0.0) - time.monotonic()
+        if pause_s > LONGEST_PAUSE_S:
+            raise ToolFailure(
+                f"{host} asked to be left alone for {pause_s:.0f} s more", hint="try again then"
+            )
+        if pause_s > 0:
+            await asyncio.sleep(pause_s)
+
+    def _note_pause(self, host: str, response: httpx.Response) -> None:
+        hint_s = wait_hint(response.headers, "") if response.status_code in (429, 503) else None
+        if hint_s:
+            self._open_at[host] = time.monotonic() + hint_s
 
     async def aclose(self) -> None:
         await self._inner.aclose()

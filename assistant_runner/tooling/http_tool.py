@@ -13,9 +13,9 @@ import httpx
 
 from assistant_runner.errors import ConfigurationError
 from assistant_runner.tooling.contract import HttpReply, Tool, ToolContext, ToolFailure
-from assistant_runner.tooling.dynamic import described_tool, read_parameters, read_schema
+from assistant_runner.tooling.dynamic import read_parameters
 from assistant_runner.tooling.encoding import to_text
-from assistant_runner.tooling.entries import HttpEntry, secret_values
+from assistant_runner.tooling.entries import HttpEntry, entry_tool, secret_values
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 WITH_BODY = ("POST", "PUT", "PATCH")
@@ -23,7 +23,7 @@ WITH_BODY = ("POST", "PUT", "PATCH")
 
 def http_tool(entry: HttpEntry) -> Tool:
     """The tool; ConfigurationError names a placeholder that no parameter fills, or a variable host."""
-    parameters, scalar = read_parameters(entry.parameters, entry.name)
+    parameters, _ = read_parameters(entry.parameters, entry.name)
     known = set(parameters.get("properties", {}))
     used = _names([entry.url, entry.query, entry.headers, entry.body])
     if unknown := sorted(used - known):
@@ -45,24 +45,11 @@ def http_tool(entry: HttpEntry) -> Tool:
     async def call(*, context: ToolContext, **arguments: Any) -> HttpReply:
         return await send(entry, arguments, context, in_address=in_address)
 
-    effects = entry.effects or ("read" if entry.method in ("GET", "HEAD") else "write")
-    return described_tool(
-        entry.name,
-        entry.description,
+    return entry_tool(
+        entry,
         call,
-        parameters=parameters,
         kind="http",
-        scalar=scalar,
-        when_to_use=entry.when_to_use,
-        output_schema=None if entry.output_schema is None else read_schema(entry.output_schema, entry.name),
-        effects=effects,
-        approval=entry.approval,
-        timeout_s=entry.timeout_s,
-        retries=entry.retries,
-        select=entry.output,
-        output_cap=entry.output_cap,
-        fetches=entry.fetches,
-        takes_context=True,
+        effects="read" if entry.method in ("GET", "HEAD") else "write",
         source=f"{entry.method} {parts.scheme}://{parts.netloc}",
     )
 

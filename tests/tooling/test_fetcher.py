@@ -2,6 +2,7 @@
 
 import gzip
 import socket
+import time
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -295,6 +296,32 @@ async def test_the_environments_proxy_is_not_used(monkeypatch: pytest.MonkeyPatc
         reply = await http.get(server.url)
 
     assert "direct" in reply.text
+
+
+class TestPoliteness:
+    async def test_a_short_pause_that_a_host_asks_for_is_kept(self):
+        replies = iter([Reply(429, b"", {"retry-after": "0.2"}), page("there")])
+        async with (
+            serve(lambda seen: next(replies)) as server,
+            guarded_client(allow_hosts=["127.0.0.1"]) as http,
+        ):
+            await http.get(server.url)
+            started = time.monotonic()
+            reply = await http.get(server.url)
+
+        assert reply.status_code == 200
+        assert time.monotonic() - started >= 0.15
+
+    async def test_in_a_long_pause_nothing_is_sent(self):
+        async with (
+            serve(lambda seen: Reply(503, b"", {"retry-after": "600"})) as server,
+            guarded_client(allow_hosts=["127.0.0.1"]) as http,
+        ):
+            await http.get(server.url)
+            with pytest.raises(ToolFailure, match="asked to be left alone"):
+                await http.get(server.url)
+
+            assert len(server.seen) == 1
 
 
 class TestCache:

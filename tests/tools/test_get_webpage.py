@@ -407,17 +407,46 @@ class TestAddresses:
         assert outcome.content
 
 
-async def test_the_text_of_a_pdf_is_read():
-    pypdf = pytest.importorskip("pypdf")
-    from io import BytesIO
+def make_pdf(words: str) -> bytes:
+    """A PDF of one page with these words, or without any."""
+    stream = f"BT /F1 24 Tf 72 720 Td ({words}) Tj ET".encode() if words else b""
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R "
+        b"/Resources << /Font << /F1 5 0 R >> >> >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    body, offsets = b"%PDF-1.4\n", []
+    for number, content in enumerate(objects, 1):
+        offsets.append(len(body))
+        body += b"%d 0 obj\n%s\nendobj\n" % (number, content)
+    table = b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
+    head = b"xref\n0 6\n0000000000 65535 f \n" + table
+    return body + head + b"trailer\n<< /Size 6 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % len(body)
 
-    writer = pypdf.PdfWriter()
-    writer.add_blank_page(72, 72)
-    writer.add_metadata({"/Title": "Fires"})
-    held = BytesIO()
-    writer.write(held)
 
-    outcome = await read(Reply(200, held.getvalue(), {"content-type": "application/pdf"}))
+class TestPdf:
+    @pytest.fixture(autouse=True)
+    def reader(self) -> None:
+        pytest.importorskip("pypdf")
 
-    assert outcome.is_error  # a PDF without text, such as a scan, is never an empty success
-    assert "no readable text" in outcome.content
+    async def test_its_text_is_read(self):
+        outcome = await read(
+            Reply(200, make_pdf("The ferry leaves at 7."), {"content-type": "application/pdf"})
+        )
+
+        assert outcome.content["summary"] == "The ferry leaves at 7."
+
+    async def test_one_without_text_is_never_an_empty_success(self):
+        outcome = await read(Reply(200, make_pdf(""), {"content-type": "application/pdf"}))
+
+        assert outcome.is_error
+        assert "no readable text" in outcome.content
+
+    async def test_a_broken_one_is_an_error_in_words(self):
+        outcome = await read(Reply(200, b"%PDF-1.4 and nothing else", {"content-type": "application/pdf"}))
+
+        assert outcome.is_error
+        assert "the PDF cannot be read" in outcome.content
