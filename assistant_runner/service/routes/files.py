@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from assistant_runner.service import documents, stores
@@ -30,11 +30,11 @@ async def create(call: Call) -> Answer:
     if not content_type.lower().startswith("multipart/form-data"):
         raise bad_request("Expected a multipart/form-data body with the parts 'file' and 'purpose'.")
     request = Request(call.scope, limited(call.receive, core.settings.upload_limit + 65536))
+    parser = _Parts(request.headers, request.stream(), max_files=1, max_fields=20)
     try:
-        form = await request.form(max_files=1, max_fields=20)
-    except HTTPException as error:
-        raise bad_request(f"The multipart body cannot be read: {error.detail}") from None
-    try:
+        form = await parser.parse()
+        if not parser.is_whole:
+            raise bad_request("The multipart body ends before its last boundary.")
         upload, purpose = form.get("file"), form.get("purpose")
         if not isinstance(upload, UploadFile):
             raise _missing("file")
@@ -50,8 +50,10 @@ async def create(call: Call) -> Answer:
         expires_s = _expiry(form)
         identifier = new_id(KIND)
         size = await asyncio.to_thread(_keep, upload.file, core.folder / identifier)
+    except MultiPartException as error:
+        raise bad_request(f"The multipart body cannot be read: {error.message}") from None
     finally:
-        await form.close()
+        parser.close()
     now = core.now()
     document = {
         "id": identifier,
@@ -66,6 +68,20 @@ async def create(call: Call) -> Answer:
     }
     core.store.insert(KIND, call.world, identifier, document, tag=purpose)
     return Answer(document)
+
+
+class _Parts(MultiPartParser):
+    """The parser, which also knows whether the body was whole and closes what it opened."""
+
+    is_whole = False
+
+    def on_end(self) -> None:
+        super().on_end()
+        self.is_whole = True
+
+    def close(self) -> None:
+        for file in self._files_to_close_on_error:
+            file.close()
 
 
 def _keep(source: Any, target: Path) -> int:

@@ -1,0 +1,60 @@
+"""Code runs in a process of its own, with limits and a deadline."""
+
+from pathlib import Path
+
+import pytest
+
+from assistant_runner.service.interpreter.subprocess import OUTPUT_LIMIT, interpret
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("print(6*7)", "42\n"),
+        ("6*7", "42\n"),
+        ("x = 1", ""),
+        ("'text'", "text\n"),
+        ("print('é 北')", "é 北\n"),
+        ("None", ""),
+    ],
+)
+async def test_what_the_code_prints_is_its_log(code: str, expected: str):
+    assert await interpret(code) == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [("1/0", "ZeroDivisionError"), ("def", "SyntaxError"), ("print('a'); raise KeyError('b')", "KeyError")],
+)
+async def test_an_error_of_the_code_is_part_of_the_log(code: str, words: str):
+    log = await interpret(code)
+
+    assert words in log
+    assert "exec(compile" not in log
+
+
+async def test_code_that_does_not_end_is_stopped():
+    assert "stopped after 0.5 seconds" in await interpret("while True: pass", timeout_s=0.5)
+
+
+async def test_endless_output_is_cut():
+    log = await interpret("print('x' * 5_000_000)")
+
+    assert len(log) < OUTPUT_LIMIT + 100
+    assert log.endswith("bytes]")
+
+
+async def test_the_code_sees_its_files_and_not_our_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    (tmp_path / "kept").write_text("1,2,3")
+    code = "import os; print(open('numbers.csv').read(), os.environ.get('OPENAI_API_KEY'))"
+
+    log = await interpret(code, files=[("../numbers.csv", tmp_path / "kept")])
+
+    assert log == "1,2,3 None\n"
+
+
+async def test_memory_is_limited():
+    assert "MemoryError" in await interpret("x = bytearray(3 * 1024**3)")

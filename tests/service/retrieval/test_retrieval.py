@@ -1,0 +1,76 @@
+"""Text out of files, chunks out of text, scores for chunks."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assistant_runner.service.retrieval.search import score
+from assistant_runner.service.retrieval.text import UnsupportedFile, chunks_of, text_of
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.txt", b"\xef\xbb\xbfplain \xc3\xa9", "plain é"),
+        ("a.md", b"# Title", "# Title"),
+        ("a.csv", b"a,b\n1,2", "a,b\n1,2"),
+        ("a.json", b'{"a":[1]}', '{\n "a": [\n  1\n ]\n}'),
+        ("a.html", b"<p>One</p><script>x()</script><p>Two &amp; three</p>", "One\nTwo & three"),
+        ("noend", b"plain", "plain"),
+    ],
+)
+def test_the_text_of_a_file_goes_by_its_ending(tmp_path: Path, name: str, content: bytes, expected: str):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+
+    assert text_of(path, name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.png", b"\x89PNG", "'.png' are not supported"),
+        ("a.txt", b"\xff\xfe", "not text in UTF-8"),
+        ("a.txt", b"a\0b", "not text"),
+        ("a.pdf", b"no pdf", "PDF"),
+    ],
+)
+def test_what_has_no_text_says_why(tmp_path: Path, name: str, content: bytes, words: str):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+
+    with pytest.raises(UnsupportedFile, match=words):
+        text_of(path, name)
+
+
+@given(st.text(alphabet="ab \n", max_size=3000), st.integers(100, 200), st.integers(0, 50))
+def test_chunks_hold_every_word_and_none_is_too_long(text: str, size: int, overlap: int):
+    chunks = chunks_of(text, max_chunk_size_tokens=size, chunk_overlap_tokens=overlap)
+
+    assert all(0 < len(chunk) <= size * 4 for chunk in chunks)
+    if len(text) <= size * 4:
+        assert chunks == ([text.strip()] if text.strip() else [])
+
+
+def test_neighbouring_chunks_overlap():
+    text = " ".join(f"w{n}" for n in range(400))
+
+    first, second, *_ = chunks_of(text, max_chunk_size_tokens=100, chunk_overlap_tokens=50)
+
+    assert set(first.split()) & set(second.split())
+
+
+def test_the_text_with_the_rarer_words_scores_higher():
+    texts = ["fires and water", "water and earth", "air"]
+
+    scores = score(texts, "fire water")
+
+    assert scores[0] > scores[1] > scores[2] == 0
+    assert all(0 <= value <= 1 for value in scores)
+
+
+def test_an_empty_question_finds_nothing():
+    assert score(["a"], "  ") == [0.0]
+    assert score([], "a") == []
