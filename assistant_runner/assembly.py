@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from assistant_runner.backends.connect import open_http
 from assistant_runner.errors import ConfigurationError, NotFound, UsageError
 from assistant_runner.run.dispatch import DecideUnknown
 from assistant_runner.run.driver import Driver, Policies
-from assistant_runner.run.events import Listener, RunEvent, Warned
+from assistant_runner.run.events import CallFinished, Listener, RunEvent, Warned
 from assistant_runner.run.history import fork_request
 from assistant_runner.run.journal import Journal, JournalRun, Recording, RunMemory, recall
 from assistant_runner.run.loop import Workshop
@@ -386,10 +386,12 @@ class AssembledRunner:
         pause_after: int | None = None,
         whole_thread: bool = False,
         again: DecideUnknown | None = None,
+        answers: Mapping[str, str] | None = None,
     ) -> RunResult:
         """The completed run of the journal: nothing that is finished is done again.
 
-        `again`: whether a call that writes and whose outcome is unknown is to be made again.
+        `again`: whether a call that writes and whose outcome is unknown is to be made again. `answers`:
+        what a person said to the questions of human tools, by tool call id.
         UsageError if another process works on the run.
         """
         self._remember(run)
@@ -406,8 +408,19 @@ class AssembledRunner:
             else:
                 request = request_of(memory.request)
             driver = self._driver(question, shelf, request.assistant_id, again=again)
+            names = {call.tool for known in memory.rounds for call in known.started.values()}
+            if memory.thread_id and any(shelf.toolbox[name].fetches for name in names & set(shelf.toolbox)):
+                shelf.gate.remember_fetched(memory.thread_id)
+            given = answers_of(memory, answers or {})
+            for answer in given.values():
+                await recording.listen(answer)
             result = await driver.resume(
-                memory, request, listener=listen, pause_after=pause_after, whole_thread=whole_thread
+                memory,
+                request,
+                listener=listen,
+                pause_after=pause_after,
+                whole_thread=whole_thread,
+                answers=given,
             )
             recording.finish(result_record(result))
         return result
@@ -464,7 +477,7 @@ class AssembledRunner:
                 thread_id=thread_id,
             )
 
-        return Workshop(tools=shelf.toolbox, gate=shelf.gate, context_for=context)
+        return Workshop(shelf.toolbox, shelf.gate, context, approve_hosted=shelf.gate.approve_hosted)
 
     async def _shelf_of(self, question: Question) -> Shelf:
         """The question's tools and gate: its own tools, else its assistant file's, else the runner's."""
@@ -573,6 +586,18 @@ def question_of(run: JournalRun) -> Question:
     """The question of a journal's run."""
     question: Question = TypeAdapter(Question).validate_python(run.about["question"])
     return question
+
+
+def answers_of(memory: RunMemory, answers: Mapping[str, str]) -> dict[str, CallFinished]:
+    """People's answers as finished calls; UsageError for one that answers no open question."""
+    open_ = memory.open_calls()
+    for call_id in answers:
+        if call_id not in open_:
+            raise UsageError(f"no question {call_id!r} is open", remedy=f"open: {', '.join(open_) or 'none'}")
+    return {
+        call_id: CallFinished(call_id, open_[call_id], False, text, 0.0, content=text)
+        for call_id, text in answers.items()
+    }
 
 
 @contextlib.contextmanager

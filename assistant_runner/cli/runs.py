@@ -188,12 +188,18 @@ def resume(
             help="Calls that write, outcome unknown: make them again, or not. Asked if not given.",
         ),
     ] = None,
+    answer: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--answer", help="Answer a question that the run waits with: [CALL_ID=]TEXT. Repeatable."
+        ),
+    ] = None,
     *,
     options: RunnerOptions,
 ) -> None:
     """Go on with a run that was interrupted or killed; nothing that is finished is done again."""
     again = _decide(repeat_unknown, bool(options.no_input))
-    _take_up(reference, last, options, Rendering(output, json_, jsonl, quiet), again)
+    _take_up(reference, last, options, Rendering(output, json_, jsonl, quiet), again, answer or [])
 
 
 @app.command("wait")
@@ -209,7 +215,7 @@ def wait(
     options: RunnerOptions,
 ) -> None:
     """Wait for a run that was started with --detach, answer its calls, print its answer."""
-    _take_up(reference, last, options, Rendering(output, json_, jsonl, quiet), None)
+    _take_up(reference, last, options, Rendering(output, json_, jsonl, quiet), None, [])
 
 
 def _decide(repeat_unknown: bool | None, no_input: bool) -> "DecideUnknown | None":
@@ -227,16 +233,37 @@ def _decide(repeat_unknown: bool | None, no_input: bool) -> "DecideUnknown | Non
     return decide
 
 
+def _answers(values: list[str], open_calls: dict[str, str]) -> dict[str, str]:
+    """Answers by tool call id; one answer to one open question needs no id."""
+    given = {}
+    for value in values:
+        call_id, separator, text = value.partition("=")
+        if separator and call_id in open_calls:
+            given[call_id] = text
+        elif len(open_calls) == 1:
+            given[next(iter(open_calls))] = value
+        else:
+            raise UsageError(
+                f"--answer {value!r}: it is not clear which question this answers",
+                remedy=f"write CALL_ID=TEXT; open: {', '.join(open_calls) or 'none'}",
+            )
+    return given
+
+
 def _take_up(
     reference: str | None,
     last: bool,
     options: RunnerOptions,
     rendering: Rendering,
     again: "DecideUnknown | None",
+    answers: list[str],
 ) -> None:
+    from assistant_runner.run.journal import recall
+
     with _journal() as journal:
         run = _find(journal, reference, last)
         result = journal.result(run.key)
+        given = _answers(answers, recall(journal.records(run.key)).open_calls() if answers else {})
     if result is not None:  # it completed: its answer is all there is to say
         from assistant_runner.run.records import result_of
 
@@ -245,7 +272,11 @@ def _take_up(
 
     async def work(runner: "AssembledRunner", listener: Any) -> "RunResult":
         return await runner.resume(
-            run, listener=listener, whole_thread=rendering.output == "run", again=again
+            run,
+            listener=listener,
+            whole_thread=rendering.output == "run",
+            again=again,
+            answers=given,
         )
 
     run_async(_with_runner(run, options, rendering, work))

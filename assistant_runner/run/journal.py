@@ -434,6 +434,15 @@ class RunMemory:
             if call_id in known.started and not call.is_error
         }
 
+    def open_calls(self) -> dict[str, str]:
+        """The last round's calls without a result: tool names by tool call id."""
+        return {
+            call["id"]: call["function"]["name"]
+            for known in self.rounds[-1:]
+            for call in known.calls
+            if call["id"] not in known.finished
+        }
+
     def finished(self) -> dict[str, CallFinished]:
         """All finished calls by tool call id."""
         return {call_id: call for known in self.rounds for call_id, call in known.finished.items()}

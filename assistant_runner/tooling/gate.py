@@ -69,6 +69,10 @@ class Decision:
     reason: str = ""
 
 
+def _unhandled() -> None:
+    """A hosted tool runs at the backend, never here."""
+
+
 Approve = Callable[[ApprovalQuestion], Awaitable[Decision]]
 
 
@@ -116,6 +120,31 @@ class ToolGate:
             log.debug("the gate failed on %s", tool.name, exc_info=True)
             outcome = ToolOutcome(masker.mask(f"{tool.name} failed: {_say(error)}"), is_error=True)
         return replace(outcome, duration_s=time.monotonic() - started)
+
+    async def approve_hosted(self, call: Mapping[str, Any]) -> bool | None:
+        """Whether the backend may call a tool of its own MCP server: by the rules for `LABEL.NAME`, else
+        by the person; None if nobody can say now. `call`: id, name, arguments, server_label."""
+        name = f"{call.get('server_label') or 'mcp'}.{call.get('name')}"
+        try:
+            arguments = json.loads(call.get("arguments") or "{}")
+        except ValueError:
+            arguments = {}
+        arguments = arguments if isinstance(arguments, dict) else {}
+        tool = Tool(name, "", {}, _unhandled, effects="write", kind="mcp")
+        verdict = self.policy.decide(tool, arguments)
+        if verdict.action != "ask":
+            return verdict.action == "allow"
+        if self.approve is None:
+            return None
+        question = ApprovalQuestion(
+            name, arguments, str(call.get("id")), verdict.reason, digest_of(name, arguments)
+        )
+        decision = await self.approve(question)
+        return None if decision.answer == "later" else decision.answer == "yes"
+
+    def remember_fetched(self, thread_id: str) -> None:
+        """Text that strangers wrote is in this thread's context, from an earlier life of the program."""
+        self._fetched_threads.add(thread_id)
 
     async def _call(self, tool: Tool, arguments: Any, context: ToolContext) -> ToolOutcome:
         if tool.name in self._unavailable:
