@@ -12,11 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-import referencing
-import ruamel.yaml
-import ruamel.yaml.error
-
 from assistant_runner.errors import UsageError
 
 
@@ -50,6 +45,8 @@ NO_ASSERTIONS = Assertions({}, {})
 
 def load_assertions(path: Path) -> Assertions:
     """The assertions of a file; UsageError names the file, the row and the unknown word."""
+    import ruamel.yaml.error  # only batches with assertions pay for it
+
     try:
         text = path.read_text(encoding="utf-8-sig")
         yaml = ruamel.yaml.YAML(typ="safe", pure=True)
@@ -79,12 +76,21 @@ def expectation_problem(expect: Mapping[str, Any]) -> str | None:
                 if name == "regex":
                     re.compile(one)
                 elif name == "json_schema":
-                    jsonschema.Draft202012Validator.check_schema(_as_json(one))
+                    _check_schema(_as_json(one))
                 elif name.startswith("max_"):
                     float(one)
-        except (re.error, TypeError, ValueError, jsonschema.SchemaError) as error:
+        except (re.error, TypeError, ValueError) as error:
             return f"{name} is {value!r}: {str(error).splitlines()[0]}"
     return None
+
+
+def _check_schema(schema: Any) -> None:
+    import jsonschema  # only batches with schemas pay for it
+
+    try:
+        jsonschema.Draft202012Validator.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        raise ValueError(error.message) from None
 
 
 def run_checks(row: Mapping[str, Any], expect: Mapping[str, Any]) -> list[Check]:
@@ -135,6 +141,9 @@ def _equals(row: Mapping[str, Any], wanted: Any) -> str | None:
 
 
 def _json_schema(row: Mapping[str, Any], schema: Any) -> str | None:
+    import jsonschema
+    import referencing
+
     try:
         document = json.loads(_answer(row))
     except ValueError as error:

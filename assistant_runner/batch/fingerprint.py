@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pydantic
-import ruamel.yaml
-import ruamel.yaml.error
 
 from assistant_runner.assembly import Question
 from assistant_runner.settings import Settings
@@ -87,6 +85,8 @@ def assistant_content(assistant: str, folder: Path) -> Any:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError):
         return assistant
+    import ruamel.yaml.error  # only assistant files pay for it
+
     try:
         if path.suffix == ".toml":
             return tomllib.loads(text)

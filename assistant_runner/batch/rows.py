@@ -10,14 +10,14 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import jinja2
-import jinja2.sandbox
+from typing import TYPE_CHECKING, Any
 
 from assistant_runner.batch.reader import Record
 from assistant_runner.errors import UsageError
 from assistant_runner.run.request import Limits
+
+if TYPE_CHECKING:
+    import jinja2
 
 THREAD_COLUMNS = ("thread", "thread_id")
 LIMIT_COLUMNS = {
@@ -109,8 +109,10 @@ def build_rows(records: Iterable[Record], shape: RowShape) -> Iterator[Row]:
         seen.close()
 
 
-def compile_template(text: str) -> jinja2.Template:
+def compile_template(text: str) -> "jinja2.Template":
     """A template whose unknown columns are errors; UsageError names the line of a mistake."""
+    import jinja2.sandbox  # only batches with a template pay for it
+
     environment = jinja2.sandbox.SandboxedEnvironment(
         undefined=jinja2.StrictUndefined, keep_trailing_newline=False
     )
@@ -123,7 +125,7 @@ def compile_template(text: str) -> jinja2.Template:
 
 
 def _build_row(
-    index: int, record: Record, shape: RowShape, render: jinja2.Template | None, seen: Occurrences
+    index: int, record: Record, shape: RowShape, render: "jinja2.Template | None", seen: Occurrences
 ) -> Row:
     columns = record.value if isinstance(record.value, dict) else {shape.prompt_column: record.value}
     row_id: str | int | None = None
@@ -179,14 +181,12 @@ def _read_id(columns: Mapping[str, Any], name: str) -> str | int | None:
     return value
 
 
-def _read_prompt(columns: Mapping[str, Any], shape: RowShape, render: jinja2.Template | None) -> str:
+def _read_prompt(columns: Mapping[str, Any], shape: RowShape, render: "jinja2.Template | None") -> str:
     if render is not None:
         try:
             value: Any = render.render({name: text for name, text in columns.items() if name})
-        except jinja2.TemplateError as error:
-            raise RowProblem(f"the template cannot be filled: {error}") from None
-        except Exception as error:
-            raise RowProblem(f"the template cannot be filled: {type(error).__name__}: {error}") from None
+        except Exception as error:  # of jinja2, or of what a row's own values do in it
+            raise RowProblem(f"the template cannot be filled: {error or type(error).__name__}") from None
     else:
         if shape.prompt_column not in columns:
             there = ", ".join(sorted(str(name) for name in columns)[:8]) or "none"

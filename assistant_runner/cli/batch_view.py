@@ -2,13 +2,11 @@
 
 import sys
 import time
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 PLAIN_EVERY_S = 10.0
 
@@ -47,8 +45,11 @@ def line_of(progress: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def summary_table(progress: dict[str, Any]) -> Table:
+def summary_table(progress: dict[str, Any]) -> "Table":
     """The end of a batch in a few rows."""
+    from rich.table import Table  # rich is for terminals only: elsewhere nobody pays for it
+    from rich.text import Text
+
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim")
     table.add_column(justify="right")
@@ -117,15 +118,23 @@ class PlainTalk(_Closing):
 class LiveTalk(_Closing):
     """A bar and a line that are drawn anew, at a terminal."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: "Console") -> None:
+        from rich.live import Live
+
         self._console = console
         self._live = Live(console=console, refresh_per_second=4, transient=True)
         self._started = False
 
     def say(self, message: str) -> None:
+        from rich.text import Text
+
         self._console.print(Text(f"batch: {message}", style="yellow"))
 
     def tell(self, progress: dict[str, Any]) -> None:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.text import Text
+
         if progress["state"] == "running":
             if not self._started:
                 self._live.start()
@@ -148,7 +157,8 @@ class LiveTalk(_Closing):
 
 def talk_for(*, plain: bool, quiet: bool) -> PlainTalk | LiveTalk:
     """A live view at a terminal unless told otherwise."""
-    console = Console(stderr=True)
-    if plain or quiet or not console.is_terminal:
+    if plain or quiet or not sys.stderr.isatty():
         return PlainTalk(quiet=quiet)
-    return LiveTalk(console)
+    from rich.console import Console
+
+    return LiveTalk(Console(stderr=True))
