@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
 from pydantic import TypeAdapter
@@ -53,6 +53,9 @@ from assistant_runner.wire.base import Metadata
 from assistant_runner.wire.runs import Run
 from assistant_runner.wire.threads import MessageCreate
 from assistant_runner.wire.tools import AssistantTool, NamedToolChoice, ResponseFormat, ToolChoice
+
+if TYPE_CHECKING:
+    from assistant_runner.telemetry import RunSpans, Telemetry
 
 OWN_KEY = "assistant_runner.default"
 DEFAULT_INSTRUCTIONS = f"Answer with the tools you have. {FENCE_RULE}"
@@ -154,6 +157,12 @@ async def open_runner(loaded: LoadedSettings, *, approve: Approve | None = None)
         journal = _open_journal(loaded, notices)
         if journal is not None:
             stack.callback(journal.close)
+        telemetry = None
+        if settings.telemetry and not settings.offline:
+            from assistant_runner.telemetry import open_telemetry
+
+            telemetry = open_telemetry(loaded.environ)
+            stack.callback(telemetry.close)
         yield AssembledRunner(
             loaded,
             backend=backend,
@@ -166,6 +175,7 @@ async def open_runner(loaded: LoadedSettings, *, approve: Approve | None = None)
             model=model,
             notices=tuple(notices),
             journal=journal,
+            telemetry=telemetry,
         )
 
 
@@ -254,7 +264,9 @@ class AssembledRunner:
         notices: tuple[str, ...],
         journal: Journal | None = None,
         approve: Approve | None = None,
+        telemetry: "Telemetry | None" = None,
     ) -> None:
+        self._telemetry = telemetry
         self._approve = approve
         self._journal = journal
         self._loaded = loaded
@@ -279,13 +291,12 @@ class AssembledRunner:
         whole_thread: bool = False,
     ) -> RunResult:
         driver, request = await self._prepare(question, listener)
-        recording = self._begin(question)
-        with recorded(recording, listener) as listen:
+        recording, spans = self._begin(question), self._spans()
+        with recorded(recording, listener, spans) as listen:
             result = await driver.run(
                 request, listener=listen, pause_after=pause_after, whole_thread=whole_thread
             )
-            if recording is not None:
-                recording.finish(result_record(result))
+            _finish(recording, spans, result)
         return result
 
     async def start(self, question: Question, *, listener: Listener | None = None) -> Run:
@@ -324,11 +335,10 @@ class AssembledRunner:
             memory, request, round_number=round_number, model=model, prompt=prompt
         )
         request = dataclasses.replace(request, messages=(*earlier, *request.messages))
-        recording = self._begin(question)
-        with recorded(recording, listener) as listen:
+        recording, spans = self._begin(question), self._spans()
+        with recorded(recording, listener, spans) as listen:
             result = await driver.run(request, listener=listen, whole_thread=whole_thread, carried=carried)
-            if recording is not None:
-                recording.finish(result_record(result))
+            _finish(recording, spans, result)
         return result
 
     async def _messages_before(self, memory: RunMemory, thread_id: str | None) -> list[MessageCreate]:
@@ -373,6 +383,9 @@ class AssembledRunner:
             about=about_run(self._loaded, question),
         )
 
+    def _spans(self) -> "RunSpans | None":
+        return self._telemetry.run() if self._telemetry is not None else None
+
     def _remember(self, run: JournalRun) -> RunMemory:
         if self._journal is None:
             raise UsageError("there is no journal", remedy="leave out --no-journal")
@@ -398,7 +411,8 @@ class AssembledRunner:
         assert self._journal is not None
         recording = self._journal.take_up(run)
         memory = self._remember(run)
-        with recorded(recording, listener) as listen:
+        spans = self._spans()
+        with recorded(recording, listener, spans) as listen:
             question = question_of(run)
             shelf = await self._shelf_of(question)
             if memory.request is None:
@@ -422,7 +436,7 @@ class AssembledRunner:
                 whole_thread=whole_thread,
                 answers=given,
             )
-            recording.finish(result_record(result))
+            _finish(recording, spans, result)
         return result
 
     async def take_up(self, run_id: str, *, listener: Listener | None = None) -> RunResult | None:
@@ -600,23 +614,37 @@ def answers_of(memory: RunMemory, answers: Mapping[str, str]) -> dict[str, CallF
     }
 
 
+def _finish(recording: Recording | None, spans: "RunSpans | None", result: RunResult) -> None:
+    if recording is not None:
+        recording.finish(result_record(result))
+    if spans is not None:
+        spans.finish(result)
+
+
 @contextlib.contextmanager
-def recorded(recording: Recording | None, listener: Listener | None) -> Iterator[Listener | None]:
-    """A listener that writes each event to the journal, then tells the other; frees the run at the end."""
-    if recording is None:
+def recorded(
+    recording: Recording | None, listener: Listener | None, spans: "RunSpans | None" = None
+) -> Iterator[Listener | None]:
+    """A listener that writes each event to the journal, then tells the others; frees the run at the end."""
+    others = [one for one in (spans.listen if spans else None, listener) if one is not None]
+    if recording is None and not spans:
         yield listener
         return
 
     async def listen(event: RunEvent) -> None:
-        await recording.listen(event)
-        if listener is not None:
-            await listener(event)
+        if recording is not None:
+            recording.append(event)
+        for other in others:
+            await other(event)
 
     try:
         yield listen
     finally:
-        with contextlib.suppress(ConfigurationError):  # what went wrong is told by what raised first
-            recording.release()
+        if spans is not None:
+            spans.close()
+        if recording is not None:
+            with contextlib.suppress(ConfigurationError):  # what went wrong is told by what raised first
+                recording.release()
 
 
 def _open_journal(loaded: LoadedSettings, notices: list[str]) -> Journal | None:

@@ -82,6 +82,7 @@ class Settings(BaseModel):
     on_interrupt: Literal["cancel", "leave"] = "cancel"
     poll_interval_s: float | None = None
     journal: bool = True
+    telemetry: bool = False
 
     prices: dict[str, dict[str, float]] = {}
     """By model: `input` and `output` per million tokens, in any one currency."""
