@@ -17,7 +17,6 @@ import httpx
 
 from assistant_runner import __version__
 from assistant_runner.backends.http import Form, HttpBackend
-from assistant_runner.backends.pool import PooledTransport
 from assistant_runner.endpoints import (
     VERSIONLESS,
     is_azure_host,
@@ -225,12 +224,21 @@ def http_client(settings: Settings, *, base_url: str, auth: httpx.Auth | None) -
             headers={"User-Agent": f"assistant-runner/{__version__}", **settings.backend_headers},
             verify=context,
             proxy=settings.proxy,
-            transport=None if _is_proxied(settings, base_url) else PooledTransport(context=context),
+            transport=None if _is_proxied(settings, base_url) else _pool(context),
             timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
             limits=httpx.Limits(max_connections=1024, max_keepalive_connections=256, keepalive_expiry=5.0),
         )
     except (ValueError, ImportError) as error:  # a proxy's URL that is none, a scheme without its library
         raise ConfigurationError(f"proxy: {error}", remedy="correct the proxy's URL") from None
+
+
+def _pool(context: ssl.SSLContext) -> httpx.AsyncBaseTransport | None:
+    """Our own pool where there is its parser; httpx's (None) elsewhere."""
+    try:
+        from assistant_runner.backends.pool import PooledTransport
+    except ImportError:
+        return None
+    return PooledTransport(context=context)
 
 
 def _is_proxied(settings: Settings, base_url: str) -> bool:
