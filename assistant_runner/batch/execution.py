@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -101,7 +101,8 @@ class Stop:
 
 
 class Batch:
-    """One invocation on one output. `fingerprint` says which settings answer a row (by its assistant)."""
+    """One invocation on one output. `fingerprint` says which settings answer a row (by its assistant);
+    `changes` names what of them has changed since the last invocation, for people."""
 
     def __init__(
         self,
@@ -115,6 +116,7 @@ class Batch:
         policy: Policy,
         assertions: Assertions = NO_ASSERTIONS,
         cache: AnswerCache | None = None,
+        changes: Sequence[str] = (),
     ) -> None:
         self.tally = Tally()
         self.stop: Stop | None = None
@@ -127,6 +129,7 @@ class Batch:
         self._policy = policy
         self._assertions = assertions
         self._cache = cache
+        self._changes = changes
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
         self._chains: dict[str, deque[tuple[int, Row]]] = {}
@@ -173,8 +176,8 @@ class Batch:
         self.tally.total = total
         if mixed and not self._policy.accept_changes:
             raise ConfigurationError(
-                f"{sum(mixed.values())} finished rows were answered with other settings "
-                "(model, instructions, tools or assistant have changed since)",
+                f"{sum(mixed.values())} finished rows were answered with other settings; changed since: "
+                f"{', '.join(self._changes) or 'model, instructions, tools or assistant'}",
                 remedy="name another output, or go on with --accept-changes: finished rows stay as they are",
                 fingerprints=mixed,
             )

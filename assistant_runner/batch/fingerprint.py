@@ -51,6 +51,20 @@ def digest(parts: Mapping[str, Any]) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
+def changed_parts(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The names of what differs; of an assistant, the names within it."""
+    names: list[str] = []
+    for name in sorted({*before, *now}):
+        old, new = before.get(name), now.get(name)
+        if old == new:
+            continue
+        if isinstance(old, dict) and isinstance(new, dict):
+            names += [f"{name}.{inner}" for inner in sorted({*old, *new}) if old.get(inner) != new.get(inner)]
+        else:
+            names.append(name)
+    return names
+
+
 def settings_parts(settings: Settings, question: Question, *, folder: Path) -> dict[str, Any]:
     """What answers a row, as plain JSON; an assistant that is a file counts by its content."""
     assistant = question.assistant or settings.assistant

@@ -6,6 +6,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import json
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -21,15 +22,20 @@ from assistant_runner.batch.cache import AnswerCache
 from assistant_runner.batch.checks import NO_ASSERTIONS, Assertions
 from assistant_runner.batch.codec import OutputFormat, codec_for
 from assistant_runner.batch.execution import Batch, Policy, Stop
-from assistant_runner.batch.fingerprint import Fingerprints, remote_assistant_parts, settings_parts
+from assistant_runner.batch.fingerprint import (
+    Fingerprints,
+    changed_parts,
+    remote_assistant_parts,
+    settings_parts,
+)
 from assistant_runner.batch.junit import write_junit
 from assistant_runner.batch.limiter import Limiter, LimiterPlan
 from assistant_runner.batch.lock import output_lock
 from assistant_runner.batch.output import ResultStore, read_results, state_folder
-from assistant_runner.batch.progress import LOCK_FILE, snapshot, write_command, write_snapshot
+from assistant_runner.batch.progress import LOCK_FILE, read_command, snapshot, write_command, write_snapshot
 from assistant_runner.batch.report import write_report
 from assistant_runner.batch.source import Source, spool
-from assistant_runner.errors import AssistantRunnerError, UsageError
+from assistant_runner.errors import AssistantRunnerError, NotFound, UsageError
 from assistant_runner.settings import LoadedSettings
 
 TICK_S = 1.0
@@ -127,6 +133,7 @@ async def run_batch(
                 policy=request.policy,
                 assertions=request.assertions,
                 cache=cache,
+                changes=_changes(request.output, prints),
             )
             batch.prepare()
             _say_what_is_there(batch, talk)
@@ -189,6 +196,18 @@ async def _fingerprints(
         found = await runner.backend.retrieve_assistant(parts["assistant"])
         parts["assistant"] = remote_assistant_parts(found.document())
     return Fingerprints(parts, folder=folder)
+
+
+def _changes(output: Path | None, prints: Fingerprints) -> list[str]:
+    """What differs from the settings of the last invocation on this output."""
+    if output is None:
+        return []
+    try:
+        before = read_command(output).get("settings") or {}
+    except NotFound:
+        return []
+    now = json.loads(json.dumps(prints.parts, default=str))
+    return changed_parts(before, now)
 
 
 def _limiter(plan: LimiterPlan, runner: Runner) -> Limiter:

@@ -14,14 +14,15 @@ def output_lock(path: Path, *, output: str) -> Iterator[None]:
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         if not _try_lock(handle):
-            holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            holder = os.read(handle, 32).decode("ascii", "replace").strip() or "unknown"
             raise ConfigurationError(
                 f"another process (pid {holder}) is writing {output}",
                 remedy="wait for it (batch watch), stop it, or name another output",
                 pid=holder,
             )
         os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        os.lseek(handle, 0, os.SEEK_SET)
+        os.write(handle, f"{os.getpid()}\n".encode())
         yield
     finally:
         os.close(handle)

@@ -485,7 +485,10 @@ def _write(handle: int, data: bytes) -> None:
 
 
 def _pread(handle: int, offset: int, length: int) -> bytes:
-    return os.pread(handle, length, offset)
+    if hasattr(os, "pread"):
+        return os.pread(handle, length, offset)
+    os.lseek(handle, offset, os.SEEK_SET)  # Windows; files are opened for appending, so writes do not mind
+    return os.read(handle, length)
 
 
 def _child(folder: Path | None, name: str) -> Path:

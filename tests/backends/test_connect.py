@@ -9,6 +9,7 @@ from assistant_runner.backends.connect import (
     open_http,
     target_of,
 )
+from assistant_runner.backends.pool import PooledTransport
 from assistant_runner.errors import ApiGone, ConfigurationError
 from assistant_runner.keys import KeySource, Secret
 from assistant_runner.settings import load_settings
@@ -129,3 +130,22 @@ async def test_openais_own_endpoint_is_refused_before_any_request(tmp_path):
     with pytest.raises(ApiGone, match="2026-08-26"):
         async with open_http(loaded(tmp_path, backend="https://api.openai.com/v1")):
             pass
+
+
+@pytest.mark.parametrize(
+    ("environ", "pooled"),
+    [
+        pytest.param({}, True, id="straight"),
+        pytest.param({"HTTP_PROXY": "http://127.0.0.1:1"}, False, id="proxied"),
+        pytest.param({"ALL_PROXY": "http://127.0.0.1:1"}, False, id="all-proxied"),
+        pytest.param({"HTTP_PROXY": "http://127.0.0.1:1", "NO_PROXY": "api.test"}, True, id="excepted"),
+    ],
+)
+async def test_requests_go_through_our_pool_unless_a_proxy_stands_before_the_host(
+    tmp_path, monkeypatch, environ, pooled
+):
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+
+    async with http_client(loaded(tmp_path).settings, base_url="http://api.test/v1", auth=None) as client:
+        assert isinstance(client._transport, PooledTransport) is pooled

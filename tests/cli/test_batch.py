@@ -99,6 +99,21 @@ def test_case_078_exit_statuses_of_the_command(folder, here):
     assert partial.stdout == ""
 
 
+def test_case_076_changed_instructions_of_an_assistant_file_are_named_and_refused(folder, here):
+    assistant = folder / "assistant.yaml"
+    assistant.write_text("name: T\nmodel: say\ninstructions: v1\n")
+    (folder / "in.txt").write_text("a\nb\n")
+    words = ["run", "in.txt", "-o", "out.jsonl", "-a", "assistant.yaml"]
+    here(*words)
+    assistant.write_text("name: T\nmodel: say\ninstructions: v2\n")
+
+    refused, accepted = here(*words), here(*words, "--accept-changes")
+
+    assert (refused.status, accepted.status) == (3, 0)
+    assert "changed since: assistant.instructions" in refused.stderr
+    assert len({row["fingerprint"] for row in rows(folder / "out.jsonl")}) == 1
+
+
 def test_a_run_leaves_reports_and_the_later_commands_read_them(folder, here):
     (folder / "in.csv").write_text("id,city,expect\n1,Oslo,said\n2,Rome,never\n")
     reports = ["--junit", "j.xml", "--report", "r.html", "--json"]
