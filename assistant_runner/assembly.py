@@ -40,7 +40,7 @@ from assistant_runner.setup.plan import PlanOptions
 from assistant_runner.setup.resolve import compare_tools, ensure_assistant, find_assistant, find_spec
 from assistant_runner.setup.tools import definitions_from, open_spec_tools
 from assistant_runner.tooling.contract import Tool, ToolContext
-from assistant_runner.tooling.fence import FENCE_RULE
+from assistant_runner.tooling.fence import FENCE_RULE, FetchedThreads
 from assistant_runner.tooling.fetcher import guarded_client
 from assistant_runner.tooling.gate import Approve, ToolGate
 from assistant_runner.tooling.masking import secrets_of
@@ -209,6 +209,7 @@ def tool_gate(
         secrets=secrets_of(loaded.environ),
         spill=Spill(loaded.folders.state / "outputs"),
         reads_on=READER_NAME in toolbox,
+        fetched=FetchedThreads(loaded.folders.state / "fetched-threads.txt"),
     )
 
 

@@ -56,7 +56,10 @@ class AddressRefused(ToolFailure):
     """The address is not for tools: private, local, a metadata service, a strange port or scheme."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, hint="only public web addresses can be fetched; do not try again")
+        super().__init__(
+            message,
+            hint="only public web addresses are fetched; do not try again; the user can allow a host by name",
+        )
 
 
 def guarded_client(

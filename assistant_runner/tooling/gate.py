@@ -24,7 +24,7 @@ import jsonschema
 from assistant_runner.tooling.arguments import Rejection, fit_arguments, validator_for
 from assistant_runner.tooling.contract import HttpReply, Summary, Tool, ToolContext, ToolFailure, ToolOutcome
 from assistant_runner.tooling.encoding import DEFAULT_CAP, MAX_ITEMS, cut_text, to_text
-from assistant_runner.tooling.fence import fence
+from assistant_runner.tooling.fence import FetchedThreads, fence
 from assistant_runner.tooling.masking import Masker, secrets_of
 from assistant_runner.tooling.policy import Policy
 from assistant_runner.tooling.selecting import select
@@ -87,7 +87,8 @@ class ToolGate:
 
     `output_cap`: bytes of the encoded output unless the tool has its own. `secrets`: values to mask
     beside those of the environment that a context carries. `spill`: where full outputs are kept;
-    `reads_on` says that the model has the tool `read_output`.
+    `reads_on` says that the model has the tool `read_output`. `fetched`: the threads that hold text by
+    strangers.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class ToolGate:
         secrets: Iterable[str] = (),
         spill: Spill | None = None,
         reads_on: bool = False,
+        fetched: FetchedThreads | None = None,
     ) -> None:
         self.policy = policy or Policy()
         self.approve = approve
@@ -106,7 +108,7 @@ class ToolGate:
         self.secrets = tuple(secrets)
         self.spill = spill
         self.reads_on = reads_on
-        self._fetched_threads: set[str] = set()
+        self._fetched = fetched or FetchedThreads()
         self._unavailable: dict[str, str] = {}
 
     async def call(self, tool: Tool, arguments: Any, context: ToolContext) -> ToolOutcome:
@@ -144,13 +146,13 @@ class ToolGate:
 
     def remember_fetched(self, thread_id: str) -> None:
         """Text that strangers wrote is in this thread's context, from an earlier life of the program."""
-        self._fetched_threads.add(thread_id)
+        self._fetched.add(thread_id)
 
     async def _call(self, tool: Tool, arguments: Any, context: ToolContext) -> ToolOutcome:
         if tool.name in self._unavailable:
             return ToolOutcome(self._unavailable[tool.name], is_error=True, notes=("answered from memory",))
         given = arguments if isinstance(arguments, Mapping) else {}
-        fetched = context.thread_id in self._fetched_threads
+        fetched = context.thread_id in self._fetched
         verdict = self.policy.decide(tool, given, fetched_text=fetched)
         if verdict.action == "deny":
             return _refused(tool, verdict.reason)
@@ -221,7 +223,7 @@ class ToolGate:
         if outcome.waits_for is not None:
             return outcome
         if tool.fetches and not (outcome.is_error and outcome.raw is None):
-            self._fetched_threads.add(context.thread_id)
+            self._fetched.add(context.thread_id)
         content = masker.mask_value(outcome.content)
         fenced = tool.fetches and isinstance(content, str) and not outcome.is_error
         text = to_text(content)

@@ -11,6 +11,7 @@ import pytest
 
 from assistant_runner.tooling.contract import HttpReply, Summary, ToolContext, ToolFailure
 from assistant_runner.tooling.dynamic import dynamic_tool
+from assistant_runner.tooling.fence import FetchedThreads
 from assistant_runner.tooling.gate import ApprovalQuestion, Decision, ToolGate, digest_of
 from assistant_runner.tooling.human import human_tool
 from assistant_runner.tooling.policy import Policy, PolicyRule
@@ -390,6 +391,17 @@ class TestFetchedText:
 
         assert (before.is_error, after.is_error, elsewhere.is_error) == (False, True, False)
         assert "text from strangers" in after.content
+
+    async def test_another_process_knows_of_it_too(self, tmp_path):
+        path = tmp_path / "state" / "threads.txt"
+        await ToolGate(fetched=FetchedThreads(path)).call(tool_from(read_page), {}, make_context())
+
+        rule = PolicyRule(tool="*", action="allow")
+        later = ToolGate(policy=Policy(rules=(rule,)), fetched=FetchedThreads(path))
+        here = await later.call(tool_from(note_down), {"words": "x"}, make_context())
+        elsewhere = await later.call(tool_from(note_down), {"words": "x"}, make_context(thread_id="thread_2"))
+
+        assert (here.is_error, elsewhere.is_error) == (True, False)
 
     async def test_case_101_fetched_text_is_fenced_and_forged_marks_are_broken(self):
         @tool(fetches=True)
