@@ -47,6 +47,7 @@ from assistant_runner.tooling.masking import secrets_of
 from assistant_runner.tooling.policy import Policy, PolicyRule
 from assistant_runner.tooling.recorded import recorded_client
 from assistant_runner.tooling.registry import Toolbox, default_tools, load_tools
+from assistant_runner.tooling.searching import choose_tools
 from assistant_runner.tooling.spill import READER_NAME, Spill
 from assistant_runner.wire.assistants import Assistant, AssistantCreate
 from assistant_runner.wire.base import Metadata
@@ -365,7 +366,7 @@ class AssembledRunner:
         if listener is not None:
             for message in tool_warnings(assistant, shelf.toolbox):
                 await listener(Warned(message))
-        asked_tools = self._asked_tools(question, shelf)
+        asked_tools = self._asked_tools(question, shelf, assistant)
         if self._engine is not None and question.tool_choice != "none":
             tools = assistant.tools if asked_tools is None else asked_tools
             from assistant_runner.service.engines.choose import require_abilities
@@ -418,7 +419,7 @@ class AssembledRunner:
             shelf = await self._shelf_of(question)
             if memory.request is None:
                 assistant = await self._assistant(question, shelf)
-                tools = self._asked_tools(question, shelf)
+                tools = self._asked_tools(question, shelf, assistant)
                 request = request_for(question, assistant.id, shelf.spec, tools=tools)
             else:
                 request = request_of(memory.request)
@@ -507,13 +508,20 @@ class AssembledRunner:
         tools = load_tools(question.tools, folder=_tools_folder(self._loaded), cwd=Path.cwd())
         return Shelf(tools, shelf.gate, shelf.spec)
 
-    def _asked_tools(self, question: Question, shelf: Shelf) -> tuple[AssistantTool, ...] | None:
-        """Tools that were named for the run, where the assistant may offer others (row S2.6)."""
+    def _asked_tools(
+        self, question: Question, shelf: Shelf, assistant: Assistant
+    ) -> tuple[AssistantTool, ...] | None:
+        """Tools that were named for the run, where the assistant may offer others (row S2.6); of very
+        many, those that fit the prompt (row S4.13). None: as the assistant has them."""
         settings = self._loaded.settings
         named = question.tools is not None or settings.tools is not None
-        if not named or not (shelf.spec or question.assistant or settings.assistant):
-            return None
-        return tuple(shelf.toolbox.definitions())
+        if named and (shelf.spec or question.assistant or settings.assistant):
+            return tuple(shelf.toolbox.definitions())
+        tools = assistant.tools or []
+        chosen = choose_tools(
+            tools, question.prompt, limit=settings.tools_offered, keep=named_functions(question.tool_choice)
+        )
+        return tuple(chosen) if len(chosen) < len(tools) else None
 
     async def _open_shelf(self, reference: str) -> Shelf:
         spec, _ = find_spec(reference, cwd=Path.cwd(), environ=self._loaded.environ)
@@ -548,6 +556,13 @@ class AssembledRunner:
             aliases=self._loaded.settings.model_aliases,
         )
         return await ensure_assistant(self.backend, spec, state=self._loaded.folders.state, options=options)
+
+
+def named_functions(choice: ToolChoice | None) -> list[str]:
+    """The function that a tool choice names, if it does."""
+    if isinstance(choice, dict):
+        choice = NamedToolChoice.model_validate(choice)
+    return [choice.function.name] if isinstance(choice, NamedToolChoice) and choice.function else []
 
 
 def tool_warnings(assistant: Assistant, toolbox: Toolbox) -> list[str]:

@@ -64,6 +64,8 @@ class Settings(BaseModel):
     assistant: str | None = None
     tools: tuple[str, ...] | None = None
     tools_folder: str | None = None
+    tools_offered: int = 64
+    """Most functions offered in a run; of more, those that fit the prompt are chosen."""
     offline: bool = False
     allow_hosts: tuple[str, ...] = ()
     approve: tuple[str, ...] = ()
