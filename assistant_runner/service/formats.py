@@ -44,4 +44,6 @@ def answer_flaw(response_format: Any, text: str) -> str | None:
         jsonschema.Draft202012Validator(schema).validate(value)
     except ValidationError as error:
         return f"at {error.json_path}: {error.message[:200]}"
+    except Exception as error:  # a reference that leads nowhere, a pattern that is none
+        return f"its schema cannot be applied: {type(error).__name__}"
     return None

@@ -19,7 +19,18 @@ from assistant_runner.service.core import Core
 from assistant_runner.service.failures import ApiError
 from assistant_runner.service.jsons import answer_bytes
 from assistant_runner.service.store.base import Conflict
-from assistant_runner.service.web import Answer, Call, CutShort, Handler, TooLarge, read_body, send_body
+from assistant_runner.service.web import (
+    Answer,
+    Call,
+    CutShort,
+    Handler,
+    Stream,
+    TooLarge,
+    TooSlow,
+    read_body,
+    rejoined,
+    send_body,
+)
 
 access_log = logging.getLogger("assistant_runner.access")
 logger = logging.getLogger("assistant_runner.service")
@@ -67,12 +78,16 @@ class Endpoint:
                     code="invalid_value",
                     param="Idempotency-Key",
                 )
+            if "run" in known:
+                return rejoined(self._core, known["thread"], known["run"])
             return Answer(known["answer"], headers={"idempotent-replayed": "true"})
         result = await self._handler(call)
         if isinstance(result, Answer):
-            store.remember(
-                call.world, name, {"digest": digest, "answer": result.document}, self._core.clock()
-            )
+            value = {"digest": digest, "answer": result.document}
+            store.remember(call.world, name, value, self._core.clock())
+        elif isinstance(result, Stream):
+            value = {"digest": digest, "thread": result.thread_id, "run": result.run_id}
+            store.remember(call.world, name, value, self._core.clock())
         return result
 
 
@@ -164,25 +179,27 @@ class Gateway:
             return "w:"
         bearer = _header(scope, b"authorization") or ""
         word, _, token = bearer.partition(" ")
-        key = token.strip() if word.lower() == "bearer" else ""
-        key = key or _header(scope, b"api-key") or ""
-        if not key:
+        given = [token.strip() if word.lower() == "bearer" else "", _header(scope, b"api-key") or ""]
+        keys = [key for key in given if key]
+        if not keys:
             raise ApiError(
                 401,
                 "You didn't provide an API key. You need to provide your API key in an Authorization header "
                 "using Bearer auth (i.e. Authorization: Bearer YOUR_KEY), or in an api-key header.",
-                headers={"www-authenticate": "Bearer"},
-            )
-        world = self._worlds.get(_digest(key))
-        if world is None:
-            shown = f"{key[:3]}***{key[-2:]}" if len(key) > 8 else "***"
-            raise ApiError(
-                401,
-                f"Incorrect API key provided: {shown}.",
                 code="invalid_api_key",
                 headers={"www-authenticate": "Bearer"},
             )
-        return world
+        for key in keys:
+            world = self._worlds.get(_digest(key))
+            if world is not None:
+                return world
+        shown = f"{keys[0][:3]}***{keys[0][-2:]}" if len(keys[0]) > 8 else "***"
+        raise ApiError(
+            401,
+            f"Incorrect API key provided: {shown}.",
+            code="invalid_api_key",
+            headers={"www-authenticate": "Bearer"},
+        )
 
     def _cors_headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         origin = _header(scope, b"origin")
@@ -253,6 +270,8 @@ def _failure_of(error: Exception) -> ApiError | None:
         return error
     if isinstance(error, TooLarge):
         return ApiError(413, "The request body is larger than this server takes.", code="request_too_large")
+    if isinstance(error, TooSlow):
+        return ApiError(408, "The request body did not arrive in time.", code="request_timeout")
     if isinstance(error, HTTPException):
         if error.status_code == 405:
             return ApiError(

@@ -19,9 +19,13 @@ from assistant_runner.service.documents import listing
 from assistant_runner.service.failures import bad_request, not_found, of_flaw, unknown_word, wrong_prefix
 from assistant_runner.service.ids import PREFIXES
 from assistant_runner.service.jsons import answer_bytes
-from assistant_runner.service.sse import Listener
+from assistant_runner.service.sse import DONE, Listener, frame
 from assistant_runner.service.store.base import Document, Row, UnknownCursor
 from assistant_runner.wire.checks import Check, Flaw
+from assistant_runner.wire.runs import SETTLED
+
+BODY_WAIT_S = 60.0
+"""How long the next piece of a body may take."""
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -82,6 +86,7 @@ class Bytes:
 class Stream:
     """The events of a run from now on, ended by `[DONE]`. The run goes on when the client leaves."""
 
+    thread_id: str
     run_id: str
     listener: Listener
 
@@ -296,8 +301,26 @@ async def send_body(
     await send({"type": "http.response.body", "body": body})
 
 
+def rejoined(core: Core, thread_id: str, run_id: str) -> Stream:
+    """A stream of a run that has begun before: how it stands now, then what still comes."""
+    row = core.store.get("thread.run", thread_id, run_id)
+    if row is None:
+        raise not_found("thread.run", run_id)
+    listener = core.hub.listen(run_id)
+    listener.push(frame(f"thread.run.{row.doc['status']}", row.doc))
+    if row.doc["status"] in SETTLED:
+        core.hub.leave(run_id, listener)
+        listener.push(DONE)
+        listener.close()
+    return Stream(thread_id, run_id, listener)
+
+
 class CutShort(Exception):
     """The client left before its body was whole."""
+
+
+class TooSlow(Exception):
+    """The client stopped sending in the middle of its body."""
 
 
 class TooLarge(Exception):
@@ -305,7 +328,8 @@ class TooLarge(Exception):
 
 
 async def read_body(receive: Receive, limit: int) -> bytes:
-    """The whole body; TooLarge, CutShort."""
+    """The whole body; TooLarge, CutShort, TooSlow."""
+    receive = patient(receive)
     message = await receive()
     if message["type"] == "http.disconnect":
         raise CutShort
@@ -327,9 +351,23 @@ async def read_body(receive: Receive, limit: int) -> bytes:
     return b"".join(pieces)
 
 
+def patient(receive: Receive) -> Receive:
+    """The same stream of body pieces; TooSlow when one does not come in time."""
+
+    async def next_piece() -> Message:
+        try:
+            async with asyncio.timeout(BODY_WAIT_S):
+                return await receive()
+        except TimeoutError:
+            raise TooSlow from None
+
+    return next_piece
+
+
 def limited(receive: Receive, limit: int) -> Receive:
     """The same stream of body pieces, ended by TooLarge or CutShort where it should be."""
     size = 0
+    receive = patient(receive)
 
     async def next_piece() -> Message:
         nonlocal size

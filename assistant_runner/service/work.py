@@ -8,6 +8,7 @@ store when this process stops.
 import asyncio
 import json
 import logging
+from collections.abc import AsyncGenerator
 from typing import Literal
 
 from pydantic import TypeAdapter
@@ -68,14 +69,18 @@ class RunWork:
         self.world = world
         self.run_id = run_id
         self.stop_reason: StopReason | None = None
+        self.is_started = False
         self._ledger = Ledger(core, world=world, thread_id=thread_id, run_id=run_id, owner=owner)
         self._recorder = Recorder(core, self._ledger, holds_calls=False)
 
     async def go(self) -> None:
         """Works until the run is settled; ends it by name whatever happens."""
         ledger = self._ledger
+        self.is_started = True
         try:
             ledger.load()
+            if self.stop_reason is not None:  # somebody was faster than our first step
+                raise asyncio.CancelledError
             left_s = max(0.0, ledger.deadline_at - self.core.clock())
             try:
                 async with asyncio.timeout(left_s) as limit:
@@ -186,11 +191,16 @@ class RunWork:
 
     async def _play(self, request: TurnRequest) -> None:
         count = 0
-        async for event in self.core.engine.turn(request):
-            self._take(event)
-            count += 1
-            if count % 64 == 0:
-                await asyncio.sleep(0)  # an engine that never waits must not starve the others
+        events = self.core.engine.turn(request)
+        try:
+            async for event in events:
+                self._take(event)
+                count += 1
+                if count % 64 == 0:
+                    await asyncio.sleep(0)  # an engine that never waits must not starve the others
+        finally:
+            if isinstance(events, AsyncGenerator):  # its connection is closed now, not when it is collected
+                await events.aclose()
         if self._recorder.finish is None:
             raise EngineError("server_error", "The engine's answer broke off.")
 

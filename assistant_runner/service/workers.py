@@ -35,6 +35,7 @@ class Workers:
         self._tasks: dict[str, tuple[RunWork, asyncio.Task[None]]] = {}
         self._watch: asyncio.Task[None] | None = None
         self._stopping = False
+        self._forget_at = 0.0
 
     async def open(self) -> None:
         self._tick()
@@ -86,7 +87,8 @@ class Workers:
         work, task = entry
         if work.stop_reason is None:
             work.stop_reason = reason
-            task.cancel()
+            if work.is_started:  # a task cancelled before its first step would never end its run
+                task.cancel()
         return True
 
     def lapse(self, active: ActiveRun) -> bool:
@@ -112,8 +114,8 @@ class Workers:
         if self._tasks:
             store.beat(self.owner, now)
             for active in store.active_runs(owner=self.owner):
-                if active.status == "cancelling":
-                    self.halt(active.run_id, "cancel")
+                if active.status == "cancelling" and not self.halt(active.run_id, "cancel"):
+                    self.end_cancelled(active)
         for active in store.active_runs(overdue_at=now):
             self.lapse(active)
         for active in store.active_runs(unseen_since=now - core.settings.lease_s):
@@ -122,7 +124,9 @@ class Workers:
         for active in store.active_runs(unseen_since=now + 1):
             if active.owner != self.owner and active.owner is not None and _is_dead(active.owner):
                 self._take_over(active)
-        store.forget_before(now - KEEP_KEYS_S)
+        if now >= self._forget_at:
+            store.forget_before(now - KEEP_KEYS_S)
+            self._forget_at = now + 600
 
     def _take_over(self, active: ActiveRun) -> None:
         """Goes on with a run whose process is gone."""

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.service.conftest import BETA, running, script
+from tests.service.conftest import BETA, frames_of, running, script
 from tests.service.protocol import check_error
 
 ECHO = {"OpenAI-Beta": ""}
@@ -88,7 +88,7 @@ async def test_without_a_right_key_nothing_is_shown(headers: dict[str, str]):
 
         assert error["type"] == "invalid_request_error"
         assert "wrong-key" not in error["message"]
-        assert error["code"] == ("invalid_api_key" if headers else None)
+        assert error["code"] == "invalid_api_key"
 
 
 async def test_keys_are_separate_worlds():
@@ -195,6 +195,31 @@ async def test_case_016_a_repeated_run_with_its_key_is_answered_and_not_refused(
         )
 
         assert len({answer.json()["id"] for answer in answers}) == 1
+
+
+async def test_a_repeated_stream_with_its_key_joins_the_run_that_there_is():
+    async with running() as server:
+        assistant = await server.assistant()
+        body = {"assistant_id": assistant["id"], "stream": True}
+        headers = {"Idempotency-Key": "once"}
+
+        first = frames_of((await server.post("/threads/runs", body, headers=headers)).text)
+        second = frames_of((await server.post("/threads/runs", body, headers=headers)).text)
+
+        assert [frame.event for frame in second] == ["thread.run.completed", "done"]
+        assert second[0].data == first[-2].data
+
+
+async def test_a_body_that_stops_coming_is_a_408(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("assistant_runner.service.web.BODY_WAIT_S", 0.05)
+    async with running() as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.http.base_url.port)
+        head = "POST /v1/threads HTTP/1.1\r\nHost: x\r\nOpenAI-Beta: assistants=v2\r\n"
+        writer.write(f"{head}Content-Length: 99\r\n\r\n{{".encode())
+
+        assert b" 408 " in await reader.readline()
+        writer.close()
+        await writer.wait_closed()
 
 
 async def test_cors_is_off_unless_an_origin_is_named():

@@ -263,6 +263,22 @@ async def test_cancelling_answers_cancelling_and_ends_cancelled(status: str):
         assert message.status_code == 200
 
 
+async def test_a_run_cancelled_before_its_first_step_is_cancelled():
+    async with running(SCRIPT) as server:
+        run = (await waiting(server))[0]
+        workers, store = server.service.core.workers, server.service.core.store
+        active = store.active_run(run["thread_id"])
+        store.set_active(run["id"], status="queued", owner=workers.owner, seen_at=0)
+        row = store.get("thread.run", run["thread_id"], run["id"])
+        row.doc = {**row.doc, "status": "queued", "required_action": None}
+        store.update(row)
+
+        workers.start(world=active.world, thread_id=run["thread_id"], run_id=run["id"])
+        assert workers.halt(run["id"], "cancel")
+
+        assert (await server.settled(run))["status"] == "cancelled"
+
+
 async def test_a_run_that_ended_cannot_be_cancelled():
     async with running(SCRIPT) as server:
         run = await server.settled(await server.ask("plain"))

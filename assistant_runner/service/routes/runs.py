@@ -129,7 +129,7 @@ def _begin(call: Call, body: Document, run: Document, thread: Document | None = 
         if thread is not None:
             core.hub.publish(run["id"], "thread.created", thread)
         core.hub.publish(run["id"], ("thread.run.created", "thread.run.queued"), run)
-        result = Stream(run["id"], listener)
+        result = Stream(run["thread_id"], run["id"], listener)
     else:
         result = Answer(run)
     core.workers.start(world=call.world, thread_id=run["thread_id"], run_id=run["id"])
@@ -211,7 +211,7 @@ async def submit(call: Call) -> Result:
         core.store.set_active(row.id, status="queued", owner=core.workers.owner, seen_at=core.clock())
     result: Result
     if body.get("stream"):
-        result = Stream(row.id, core.hub.listen(row.id))
+        result = Stream(thread_id, row.id, core.hub.listen(row.id))
         if step_row is not None:
             core.hub.publish(row.id, "thread.run.step.completed", step_row.doc)
         core.hub.publish(row.id, "thread.run.queued", row.doc)
