@@ -668,7 +668,9 @@ def _open_journal(loaded: LoadedSettings, notices: list[str]) -> Journal | None:
     if not loaded.settings.journal:
         return None
     try:
-        return Journal(loaded.folders.state)
+        journal = Journal(loaded.folders.state)
+        journal.tidy()
+        return journal
     except ConfigurationError as error:
         notices.append(f"no journal is kept, so runs cannot be resumed: {error.message}")
         return None

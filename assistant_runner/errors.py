@@ -5,7 +5,8 @@ attributes, never parsed out of text. A failing tool is not here: its error is i
 Each class names the exit status that a command line gives it (the table of the design).
 """
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 
 class AssistantRunnerError(Exception):
@@ -31,6 +32,21 @@ class AssistantRunnerError(Exception):
                 **self.facts,
             }
         }
+
+
+def error_of(document: Mapping[str, Any]) -> AssistantRunnerError:
+    """The error of the inner part of an error document, with its kind and exit status."""
+    facts = {key: value for key, value in document.items() if key not in _NO_FACTS}
+    kind = type(
+        "RecordedError",
+        (AssistantRunnerError,),
+        {"exit_status": int(document.get("exit_status", 1)), "kind": str(document.get("kind"))},
+    )
+    error: AssistantRunnerError = kind(str(document.get("message")), remedy=document.get("remedy"), **facts)
+    return error
+
+
+_NO_FACTS = ("kind", "message", "remedy", "exit_status")
 
 
 class ConfigurationError(AssistantRunnerError):

@@ -15,7 +15,7 @@ from assistant_runner.cli.approval import open_terminal, shown, terminal_approve
 from assistant_runner.cli.ask import OUTPUTS, Rendering, print_event, print_json
 from assistant_runner.cli.edge import run_async
 from assistant_runner.cli.options import RunnerOptions, runner_options
-from assistant_runner.errors import UsageError
+from assistant_runner.errors import UsageError, error_of
 
 if TYPE_CHECKING:
     from assistant_runner.assembly import AssembledRunner
@@ -129,6 +129,8 @@ def replay(
     if jsonl:
         for record in records:
             print_event(record.event.document())
+    if result is None and run.error and "exit_status" in run.error:
+        raise error_of(run.error)
     if result is None:
         raise UsageError(
             f"run {run.run_id or run.key} did not complete: it is {run.status}",

@@ -439,7 +439,7 @@ class _Work:
         """Read the run before cancelling it (case-115), cancel once, say where things stand."""
         run = self.watcher.run
         if run is None:
-            await self._tell("not started", "interrupted before a run began", "ask again")
+            await self._tell("not started", "interrupted before the backend told of a run", "ask again")
             return
         with contextlib.suppress(TimeoutError, AssistantRunnerError):
             async with asyncio.timeout(2.0):

@@ -298,6 +298,12 @@ class Journal:
         """Whether a living process (this one too) holds the run."""
         return bool(run.owner) and (run.owner == self._owner or self._is_alive(str(run.owner)))
 
+    def tidy(self) -> None:
+        """Prunes when there is much to prune; cheap otherwise."""
+        count = self._db.execute("SELECT count(*) FROM runs").fetchone()[0]
+        if count > KEPT_RUNS * 1.2:
+            self.prune()
+
     def prune(self, *, keep: int = KEPT_RUNS) -> int:
         """Drops ended runs beyond the newest `keep`, and locks that nobody holds; how many runs."""
         with self._writing():

@@ -40,6 +40,17 @@ def test_replay_of_events_gives_the_same_lines(cli):
     assert cli("run", "replay", "--last", "--jsonl").stdout == asked.stdout
 
 
+def test_replay_of_a_run_that_failed_gives_the_same_error_and_status(cli, tmp_path):
+    turn = {"error": {"code": "server_error", "message": "no luck"}}
+    (tmp_path / "s.json").write_text(json.dumps({"format": 1, "scripts": {"x": {"turns": [turn]}}}))
+    asked = cli("ask", "--engine", "script", "--script", "s.json", "--json", "go [flow:x]")
+
+    replayed = cli("run", "replay", "--last", "--json")
+
+    assert (asked.status, replayed.status) == (11, 11)
+    assert json.loads(replayed.stdout) == json.loads(asked.stdout)
+
+
 def test_resume_of_a_completed_run_prints_its_answer_again(cli, asked):
     assert cli("run", "resume", "--last").stdout == asked.stdout
 

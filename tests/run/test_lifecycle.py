@@ -193,10 +193,31 @@ async def test_case_051_a_stream_cut_at_any_event_ends_in_the_same_single_answer
     assert len(creates) == 1
 
 
+PING = b": ping\n\n"
+
+
+def swapped():
+    """Every second event changes its place with the one before it."""
+    held = []
+
+    def swap(number, frame):
+        if number % 2 or b"[DONE]" in frame:
+            return [frame, *(held.pop() for _ in held[:])] if b"[DONE]" not in frame else [*held, frame]
+        held.append(frame)
+        return []
+
+    return swap
+
+
 @pytest.mark.parametrize(
     "fault",
-    [Edit(lambda _, frame: [frame, frame]), Bytewise(), Edit(lambda _, frame: [b": ping\n\n", frame])],
-    ids=["twice", "bytewise", "pings"],
+    [
+        Edit(lambda _, frame: [frame, frame]),
+        Bytewise(),
+        Edit(swapped()),
+        Edit(lambda _, frame: [PING, frame]),
+    ],
+    ids=["twice", "bytewise", "swapped", "pings"],
 )
 async def test_case_054_the_stream_after_the_tools_is_read_to_its_end_and_told_once(fault):
     plan = once("POST", SUBMIT, fault)
