@@ -408,6 +408,7 @@ class Batch:
         while True:
             attempt += 1
             watch = _Watch(self.limiter, lambda run_id: self._store.begin(row.key, run_id, row.content_hash))
+            asked = time.monotonic()
             try:
                 result = await self._take_up(begun, watch) if begun else None
                 if result is None:
@@ -423,7 +424,7 @@ class Batch:
             else:
                 document = answered_row(row, result)
                 tokens = result.usage.total_tokens if result.usage else 0
-                self.limiter.succeeded(tokens=tokens)
+                self.limiter.succeeded(tokens=tokens, seconds=time.monotonic() - asked)
             document["duration_s"] = round(time.monotonic() - began, 4)
             document["started_at"] = round(began_at, 3)
             document["attempts"] = attempt

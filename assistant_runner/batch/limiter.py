@@ -3,9 +3,11 @@
 Growth (`auto`): one place more for every row that the backend took, up to a first ceiling; from there
 for every row that came back; after a refusal the limit falls to what the backend had taken, all wait
 as long as it asked (case-077), and the way up is one place at a time with growing pauses between the
-attempts. A refusal for rate (429) is told from trouble (5xx, unreachable) and from slowness (timeouts):
-the first says how much is allowed, the others only that it is too much now. `-j N` starts at N and never
-goes above it; refusals bring it down, too.
+attempts. A backend that never refuses but only queues is found out by its pace: when more places do not
+make more rows a second, half of them are given back as long as the pace holds. A refusal for rate (429)
+is told from trouble (5xx, unreachable) and from slowness (timeouts): the first says how much is
+allowed, the others only that it is too much now. `-j N` starts at N and never goes above it; refusals
+bring it down, too.
 """
 
 import asyncio
@@ -25,12 +27,37 @@ class LimiterPlan:
     """`fixed`: the caller's `-j N`, None for auto. `early`: growth by accepted rows goes up to it."""
 
     fixed: int | None = None
-    start: int = 8
-    early: int = 64
+    start: int = 4
+    early: int = 16
     maximum: int = SLOTS_MAX
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     patience_s: float = 600.0
+
+
+@dataclass(slots=True)
+class Pace:
+    """Rows a second at so many in flight, measured over windows of about two rows' time."""
+
+    began: float
+    row_s: float = 0.0
+    done: int = 0
+    in_flight: int = 0
+    best: float = 0.0
+    best_at: float = 1.0
+    descending: bool = False
+
+    def window(self, now: float, in_flight: int, row_s: float) -> tuple[float, float] | None:
+        """(rows a second, rows in flight on average) when a window is full, else None."""
+        self.row_s = min(self.row_s, row_s) if self.row_s else row_s
+        self.done += 1
+        self.in_flight += in_flight
+        if self.done < 8 or now - self.began < max(0.2, 2 * self.row_s):
+            return None
+        found = (self.done / (now - self.began), self.in_flight / self.done)
+        self.began, self.done, self.in_flight = now, 0, 0
+        self.row_s *= 1.05  # the quickest row of long ago counts for less
+        return found
 
 
 @dataclass(slots=True)
@@ -70,6 +97,7 @@ class Limiter:
         self._starts: deque[float] = deque()
         self._spent: deque[tuple[float, int]] = deque()
         self._spent_sum = 0
+        self._pace = Pace(clock())
 
     @property
     def limit(self) -> int:
@@ -153,12 +181,14 @@ class Limiter:
         if self._ceiling is None and self._limit < self.plan.early:
             self._grow(1.0)
 
-    def succeeded(self, *, tokens: int = 0) -> None:
-        """A row came back with an answer."""
+    def succeeded(self, *, tokens: int = 0, seconds: float = 0.0) -> None:
+        """A row came back with an answer, after so many seconds."""
         if self.plan.tokens_per_minute and tokens:
             self._spent.append((self._clock(), tokens))
             self._spent_sum += tokens
         self._pause_s = 0.0
+        if self.plan.fixed is None:
+            self._follow_pace(seconds)
         if self._ceiling is None:
             self._grow(1.0)
         elif self._limit < self._ceiling:
@@ -168,6 +198,32 @@ class Limiter:
             self._probe_at = self._clock() + self._probe_wait_s
             self._probe_wait_s = max(1.0, self._probe_wait_s * 0.8)
             self._grow(1.0)
+
+    def _follow_pace(self, row_s: float) -> None:
+        """Give places back while that costs no pace; take them again when it does."""
+        pace, now = self._pace, self._clock()
+        window = pace.window(now, self.in_flight, row_s)
+        if window is None:
+            return
+        rate, at = window
+        if pace.descending:
+            if rate >= 0.9 * pace.best and self._limit > 1:
+                self._hold(self._limit / 2, 0.0)
+            else:
+                pace.descending = False
+                self._hold(self._limit * 2, 15.0)
+        elif at >= 1.4 * pace.best_at and rate < 1.1 * pace.best:
+            pace.descending = True
+            self._hold(pace.best_at, 0.0)
+        elif rate > pace.best:
+            pace.best, pace.best_at = rate, at
+        else:
+            pace.best *= 0.98  # rows may have become harder
+
+    def _hold(self, limit: float, seconds: float) -> None:
+        self._limit = self._ceiling = max(1.0, min(float(round(limit)), self._maximum))
+        self._probe_wait_s = max(2.0, seconds)
+        self._probe_at = self._clock() + (seconds or 3600.0)
 
     def _grow(self, places: float) -> None:
         if self.in_flight + 1 >= self._limit and self.paused_s <= 0:

@@ -1,4 +1,7 @@
 import asyncio
+import heapq
+
+import pytest
 
 from assistant_runner.batch.limiter import Limiter, LimiterPlan
 
@@ -147,3 +150,39 @@ async def test_a_place_given_to_someone_who_left_is_free_again():
     await asyncio.wait([waiting])
 
     await asyncio.wait_for(places.acquire(), 1)
+
+
+def simulate(*, slots: int, takes_s: float, rows: int) -> tuple[Limiter, float]:
+    """A backend that accepts everything at once and works on `slots` rows, the others queue."""
+    clock = Clock()
+    places = limiter(clock)
+    free, running, left = [clock.now] * slots, [], rows
+    began = clock.now
+    while left or running:
+        while left and places.in_flight < places.limit:
+            places._take()
+            places.accepted()
+            end = max(clock.now, heapq.heappop(free)) + takes_s
+            heapq.heappush(free, end)
+            heapq.heappush(running, (end, clock.now))
+            left -= 1
+        end, started = heapq.heappop(running)
+        clock.now = max(clock.now, end)
+        places.succeeded(seconds=clock.now - started)
+        places.in_flight -= 1
+    return places, clock.now - began
+
+
+@pytest.mark.parametrize("slots", [1, 4, 100])
+def test_a_backend_that_queues_is_not_given_more_than_makes_it_faster(slots):
+    places, took = simulate(slots=slots, takes_s=1.0, rows=100 * slots)
+
+    assert places.limit <= 4 * slots
+    assert took <= 1.25 * 100
+
+
+def test_a_backend_with_room_gets_all_that_it_takes():
+    places, took = simulate(slots=10_000, takes_s=0.5, rows=4000)
+
+    assert places.limit == 512
+    assert took <= 10
