@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 
 OWN_KEY = "assistant_runner.default"
 DEFAULT_INSTRUCTIONS = f"Answer with the tools you have. {FENCE_RULE}"
+MOST_RUN_TOOLS = 20
+"""Tools that a run may name for itself, by the protocol; an assistant may have 128."""
 RECORDED_NOTICE = "offline: the replies of the tools are recorded, not live"
 
 
@@ -518,10 +520,11 @@ class AssembledRunner:
         if named and (shelf.spec or question.assistant or settings.assistant):
             return tuple(shelf.toolbox.definitions())
         tools = assistant.tools or []
-        chosen = choose_tools(
-            tools, question.prompt, limit=settings.tools_offered, keep=named_functions(question.tool_choice)
-        )
-        return tuple(chosen) if len(chosen) < len(tools) else None
+        if len(tools) <= settings.tools_searched_above:
+            return None
+        hosted = sum(tool.type != "function" for tool in tools)
+        keep = named_functions(question.tool_choice)
+        return tuple(choose_tools(tools, question.prompt, limit=MOST_RUN_TOOLS - hosted, keep=keep))
 
     async def _open_shelf(self, reference: str) -> Shelf:
         spec, _ = find_spec(reference, cwd=Path.cwd(), environ=self._loaded.environ)

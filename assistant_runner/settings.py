@@ -64,8 +64,8 @@ class Settings(BaseModel):
     assistant: str | None = None
     tools: tuple[str, ...] | None = None
     tools_folder: str | None = None
-    tools_offered: int = 64
-    """Most functions offered in a run; of more, those that fit the prompt are chosen."""
+    tools_searched_above: int = 40
+    """Of more tools than this, a run is offered only the 20 that fit its prompt best."""
     offline: bool = False
     allow_hosts: tuple[str, ...] = ()
     approve: tuple[str, ...] = ()

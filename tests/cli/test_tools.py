@@ -172,3 +172,42 @@ def test_row_s0_2_neutral_definitions_become_a_providers_form_and_come_back(cli)
 @pytest.mark.parametrize("arguments", [["no-such-file.json"], ["-", "--to", "klingon"]])
 def test_convert_refuses_what_it_cannot_read_or_write(cli, arguments: list[str]):
     assert cli("tools", "convert", *arguments, stdin="{}").status == 2
+
+
+def test_row_s4_13_of_very_many_tools_those_that_fit_are_offered(cli, tmp_path: Path):
+    sensor = (
+        'def get_value_{n}(name: str) -> str:\n    """Get the value of sensor {n}"""\n    return "{n}"\n\n\n'
+    )
+    (tmp_path / "many.py").write_text("".join(sensor.format(n=n) for n in range(80)))
+
+    outcome = cli(
+        "--offline",
+        "--tool",
+        "./many.py",
+        "--tool",
+        "get_weather",
+        "--output",
+        "run",
+        "Is there mist in Kraków? weather",
+    )
+
+    document = json.loads(outcome.stdout)
+    offered = [tool["function"]["name"] for tool in document["run"]["tools"]]
+    assert len(offered) == 20
+    assert "get_weather" in offered
+    assert "Kraków" in document["messages"][0]["content"][0]["text"]["value"]
+
+
+def test_row_s4_1_a_module_may_hold_a_dynamic_tool(cli, tmp_path: Path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "sums.py").write_text(
+        "from assistant_runner.tooling.dynamic import dynamic_tool\n"
+        "add = dynamic_tool('add', 'Add two integers', lambda v: v['a'] + v['b'],\n"
+        "    input_schema={'a': 'integer', 'b': 'integer'}, output_schema={'type': 'integer'})\n"
+    )
+
+    listed = json.loads(cli("tools", "list", "--folder", "mine", "--json").stdout)
+    called = cli("tools", "call", "add", '{"a": 1, "b": 2}', "--folder", "mine")
+
+    assert {tool["name"]: tool["kind"] for tool in listed}["add"] == "dynamic"
+    assert called.stdout == "3\n"
