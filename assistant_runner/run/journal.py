@@ -51,6 +51,8 @@ WAITING_EVENTS = 64
 KEPT_RUNS = 2000
 """Ended runs beyond the newest so many are dropped when a journal is opened."""
 
+PRUNE_EVERY = 500
+
 _VERSION = 1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
@@ -148,6 +150,7 @@ class Journal:
             ) from None
         self._owner = uuid.uuid4().hex
         self._lock: BinaryIO | None = None
+        self._began = 0
 
     def _prepare(self) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")
@@ -181,6 +184,9 @@ class Journal:
         """A recording of a run that is about to be asked for."""
         self._hold_lock()
         key, now = f"j_{uuid.uuid4().hex[:20]}", self._clock()
+        self._began += 1
+        if self._began % PRUNE_EVERY == 0:  # a batch begins very many
+            self.prune()
         with self._writing():
             self._db.execute(
                 "INSERT INTO runs (key, thread_id, backend, prompt, status, owner, about, created_at,"
@@ -305,13 +311,18 @@ class Journal:
             self.prune()
 
     def prune(self, *, keep: int = KEPT_RUNS) -> int:
-        """Drops ended runs beyond the newest `keep`, and locks that nobody holds; how many runs."""
+        """Drops ended runs beyond the newest `keep`, and locks that nobody holds; how many runs.
+
+        A run that waits for a person has not ended: it stays.
+        """
         with self._writing():
             self._db.execute("BEGIN IMMEDIATE")
             old = [
                 row[0]
                 for row in self._db.execute(
-                    "SELECT key FROM runs WHERE owner IS NULL ORDER BY created_at DESC LIMIT -1 OFFSET ?",
+                    "SELECT key FROM runs WHERE owner IS NULL AND (result IS NOT NULL OR status IN"
+                    " ('completed', 'failed', 'cancelled', 'expired', 'incomplete'))"
+                    " ORDER BY created_at DESC LIMIT -1 OFFSET ?",
                     (keep,),
                 )
             ]

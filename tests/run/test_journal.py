@@ -157,6 +157,15 @@ def test_pruning_drops_the_oldest_ended_runs_only(tmp_path):
         assert [run.prompt for run in journal.runs()] == ["open", "ended 2"]
 
 
+def test_a_run_that_waits_for_a_person_is_not_pruned(tmp_path):
+    with Journal(tmp_path) as journal:
+        begin(journal, "waits").release()
+        begin(journal, "ended").finish({})
+
+        assert journal.prune(keep=0) == 1
+        assert [run.prompt for run in journal.runs()] == ["waits"]
+
+
 def memory_after(tmp_path, count):
     with Journal(tmp_path) as journal:
         recording = begin(journal)
