@@ -17,8 +17,10 @@ ORDER = [
     "backends.base",  # the seam itself: what the run loop speaks to
     "tooling",
     "run",
+    "telemetry",
     "service",
     "backends",
+    "logs",
     "setup",
     "assembly",
     "doctor",
