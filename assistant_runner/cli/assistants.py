@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from assistant_runner.backends.base import Backend
     from assistant_runner.settings import LoadedSettings
     from assistant_runner.setup.apply import Applier, Progress, Report
+    from assistant_runner.setup.lock import Lock
     from assistant_runner.setup.model import AssistantSpec
     from assistant_runner.setup.plan import Plan, PlanOptions
+    from assistant_runner.setup.tools import Found
     from assistant_runner.tooling.registry import Toolbox
 
 app = typer.Typer(help="Assistants as code: files that become working assistants.", no_args_is_help=True)
@@ -74,8 +76,9 @@ def plan(
 
     async def work() -> "list[Plan]":
         plans = []
-        async for applier, specs, options in _groups(target, choices):
-            plans.append(await applier.plan(specs, options, prune=prune))
+        async with _groups(target, choices) as groups:
+            for applier, specs, options in groups:
+                plans.append(await applier.plan(specs, options, prune=prune))
         return plans
 
     plans = run_async(work())
@@ -117,18 +120,18 @@ def apply(
     documents: list[dict[str, Any]] = []
 
     async def work() -> None:
-        groups = _groups(target, choices, guard=True, timeout_s=index_timeout)
-        async for applier, specs, options in groups:
-            found = await applier.plan(specs, options, prune=prune)
-            if not as_json:
-                show_plan(found)
-            if prune and found.orphans:
-                _ask(f"Delete {len(found.orphans)} assistants and what was made for them?", yes=yes)
-            with _after_break(applier):
-                for done in await applier.carry_out(found):
-                    documents.append({"backend": found.backend, **done.document()})
-                    if not as_json:
-                        typer.echo(f"{done.assistant_id}\t{done.spec.name}")
+        async with _groups(target, choices, guard=True, timeout_s=index_timeout) as groups:
+            for applier, specs, options in groups:
+                found = await applier.plan(specs, options, prune=prune)
+                if not as_json:
+                    show_plan(found)
+                if prune and found.orphans:
+                    _ask(f"Delete {len(found.orphans)} assistants and what was made for them?", yes=yes)
+                with _after_break(applier):
+                    for done in await applier.carry_out(found):
+                        documents.append({"backend": found.backend, **done.document()})
+                        if not as_json:
+                            typer.echo(f"{done.assistant_id}\t{done.spec.name}")
 
     run_async(work())
     if as_json:
@@ -154,8 +157,9 @@ def drift(
 
     async def work() -> "list[Drift]":
         found = []
-        async for applier, specs, options in _groups(target, {"recreate": True}):
-            found += await find_drift(applier, specs, options)
+        async with _groups(target, {"recreate": True}) as groups:
+            for applier, specs, _ in groups:
+                found += await find_drift(applier, specs)
         return found
 
     found = run_async(work())
@@ -252,21 +256,24 @@ def destroy(
     done: dict[str, list[str]] = {}
 
     async def work() -> None:
-        async for applier, specs, _ in _groups(target, {}, guard=True, checked=False):
-            names = {applier.name_of(spec.source) for spec in specs}
-            chosen = {spec.identity for spec in specs}
-            recorded = [
-                identity
-                for identity, record in applier.records.assistants.items()
-                if identity in chosen or (not only and record.file in names)
-            ]
-            if not recorded:
-                continue
-            shown = ", ".join(f"{one.lstrip('/')} ({applier.records.assistants[one].id})" for one in recorded)
-            _ask(f"Delete {shown} on {applier.backend.label}, and the files uploaded for them?", yes=yes)
-            with _after_break(applier):
-                for identity in recorded:
-                    done[identity] = await applier.destroy(identity)
+        async with _groups(target, {}, guard=True, checked=False) as groups:
+            for applier, specs, _ in groups:
+                names = {applier.name_of(spec.source) for spec in specs}
+                chosen = {spec.identity for spec in specs}
+                recorded = [
+                    identity
+                    for identity, record in applier.records.assistants.items()
+                    if identity in chosen or (not only and record.file in names)
+                ]
+                if not recorded:
+                    continue
+                shown = ", ".join(
+                    f"{one.lstrip('/')} ({applier.records.assistants[one].id})" for one in recorded
+                )
+                _ask(f"Delete {shown} on {applier.backend.label}, and the files uploaded for them?", yes=yes)
+                with _after_break(applier):
+                    for identity in recorded:
+                        done[identity] = await applier.destroy(identity)
 
     run_async(work())
     if as_json:
@@ -446,6 +453,7 @@ class _Target:
     model: str | None
 
 
+@asynccontextmanager
 async def _groups(
     target: _Target,
     choices: dict[str, Any],
@@ -453,7 +461,7 @@ async def _groups(
     guard: bool = False,
     checked: bool = True,
     timeout_s: float = 600.0,
-) -> "AsyncIterator[tuple[Applier, list[AssistantSpec], PlanOptions]]":
+) -> "AsyncIterator[list[tuple[Applier, list[AssistantSpec], PlanOptions]]]":
     """For each folder and backend that the files name: an applier, its assistants, the options.
 
     All files are read and checked, with their tools, before any backend is opened.
@@ -469,15 +477,20 @@ async def _groups(
     grouped: dict[str, tuple[LoadedSettings, Path, list[AssistantSpec]]] = {}
     async with AsyncExitStack() as stack:
         boxes: dict[str, Toolbox] = {}
+        found_tools: Found = {}
+        locks: dict[Path, Lock] = {}
+        groups: list[tuple[Applier, list[AssistantSpec], PlanOptions]] = []
+        report = stack.enter_context(_progress())
         for spec in specs:
             loaded = _settings(target.backend, target.data, model=target.model, spec=spec)
             if checked:
-                tools = open_spec_tools(spec, environ=os.environ, folder=_tools_folder(loaded))
+                folder = _tools_folder(loaded)
+                tools = open_spec_tools(spec, environ=os.environ, folder=folder, found=found_tools)
                 boxes[spec.identity] = await stack.enter_async_context(tools)
             settings = loaded.settings.model_dump(mode="json")
             key = json.dumps([str(spec.folder.resolve()), settings], sort_keys=True)
             grouped.setdefault(key, (loaded, spec.folder, []))[2].append(spec)
-        for loaded, folder, members in grouped.values():
+        for loaded, place, members in grouped.values():
             options = PlanOptions(
                 define=definitions_from(_tools_folder(loaded), boxes=boxes),
                 default_model=loaded.settings.model,
@@ -485,14 +498,13 @@ async def _groups(
                 **choices,
             )
             opened = await stack.enter_async_context(_open(loaded))
-            report = stack.enter_context(_progress())
-            path = folder / LOCK_NAME
-            lock = (
-                stack.enter_context(guarded(path, loaded.folders.state / "guards"))
-                if guard
-                else read_lock(path)
-            )
-            yield Applier(opened, lock, report, index_timeout_s=timeout_s), members, options
+            path = place.resolve() / LOCK_NAME
+            if path not in locks:  # several backends of one folder share its lock
+                guards = loaded.folders.state / "guards"
+                locks[path] = stack.enter_context(guarded(path, guards)) if guard else read_lock(path)
+            applier = Applier(opened, locks[path], report, index_timeout_s=timeout_s)
+            groups.append((applier, members, options))
+        yield groups
 
 
 def _chosen(specs: "list[AssistantSpec]", only: list[str] | None) -> "list[AssistantSpec]":

@@ -197,7 +197,7 @@ def _parse_yaml(text: str, path: Path) -> list[Node]:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-    parser = YAML(typ="rt", pure=True)
+    parser = YAML(typ="safe", pure=True)  # only nodes are made of it; faster without comments
     try:
         roots = list(parser.compose_all(text))
     except MarkedYAMLError as error:
@@ -242,14 +242,12 @@ class _YamlBuilder:
         return Place(self.path, node.start_mark.line + 1, node.start_mark.column + 1)
 
     def leaf(self, node: Any, place: Place) -> Leaf:
+        """Tags are the parser's own reading of plain scalars, or explicit ones of the file."""
         tag = str(node.ctag) if node.ctag else ""
-        if node.style is None and not _explicit(tag):
-            written = Written(node.value)
-            return Leaf(str(written) if isinstance(written.value, str) else written, place)
-        kind = tag.removeprefix("tag:yaml.org,2002:").removeprefix("!!")
+        kind = tag.removeprefix("tag:yaml.org,2002:")
         if kind in ("int", "float", "bool", "null"):
             return Leaf(Written(node.value), place)
-        if kind not in ("", "!", "None", "str"):
+        if kind not in ("", "!", "None", "str", "timestamp", "merge", "value"):
             self.problems.append(Problem(place, "", f"the tag {tag} is not known here; remove it"))
         return Leaf(str(node.value), place)
 
@@ -277,10 +275,6 @@ class _YamlBuilder:
             for name, entry in base.entries.items():
                 entries.setdefault(name, entry)
         return Mapped(entries, place)
-
-
-def _explicit(tag: str) -> bool:
-    return tag not in ("", "None")
 
 
 # --- JSON ------------------------------------------------------------------------------------------

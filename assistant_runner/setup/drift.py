@@ -9,7 +9,7 @@ from assistant_runner.setup.apply import Applier
 from assistant_runner.setup.desired import shown_fields
 from assistant_runner.setup.lock import digest
 from assistant_runner.setup.model import AssistantSpec
-from assistant_runner.setup.plan import PlanOptions, shown_resources
+from assistant_runner.setup.plan import shown_resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Drift:
         return {"name": self.name, "id": self.assistant_id, "drift": self.what or None, "fields": self.fields}
 
 
-async def find_drift(applier: Applier, specs: Sequence[AssistantSpec], options: PlanOptions) -> list[Drift]:
+async def find_drift(applier: Applier, specs: Sequence[AssistantSpec]) -> list[Drift]:
     """One entry per assistant, by the hashes in the lock; the file's own changes are no drift."""
     found = []
     for spec in specs:

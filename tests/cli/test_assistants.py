@@ -211,3 +211,12 @@ def test_an_unreachable_backend_says_how_to_go_on(cli, town):
 
     assert outcome.status == 15
     assert not (town.parent / "assistant-runner.lock").exists()
+
+
+def test_assistants_of_one_folder_on_two_backends_share_the_lock(cli, town):
+    (town.parent / "far.assistant.yaml").write_text("name: Far\nmodel: m\nbackend: http://127.0.0.1:1/v1\n")
+
+    outcome = cli("assistant", "apply")
+
+    assert outcome.status == 15
+    assert cli("assistant", "plan", "assistant.yaml", "--detailed-exitcode").status == 0

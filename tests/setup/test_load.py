@@ -33,7 +33,7 @@ def test_case_080_text_stays_text(load):
         """\
 name: 0123
 model: 1.10
-metadata: {on: on, version: 1.10, time: 12:30, code: 0123, answer: NO}
+metadata: {on: on, version: 1.10, time: 12:30, code: 0123, answer: NO, day: 2024-01-01}
 tools:
   - type: function
     function:
@@ -48,7 +48,14 @@ tools:
     )
 
     assert (spec.name, spec.model) == ("0123", "1.10")
-    assert spec.metadata == {"on": "on", "version": "1.10", "time": "12:30", "code": "0123", "answer": "NO"}
+    assert spec.metadata == {
+        "on": "on",
+        "version": "1.10",
+        "time": "12:30",
+        "code": "0123",
+        "answer": "NO",
+        "day": "2024-01-01",
+    }
     schema = spec.tools[0].entry.parameters
     assert schema["properties"]["country"]["enum"] == ["SE", "NO", "DK", "1.10"]
     assert schema["additionalProperties"] is False
