@@ -1,5 +1,6 @@
 """`ask`: one question (or several documents on stdin), the answer alone on stdout."""
 
+import dataclasses
 import json
 import os
 import sys
@@ -30,6 +31,16 @@ def ask(
         list[str] | None,
         typer.Argument(help="The question; - or nothing reads it from a pipe.", metavar="[PROMPT]"),
     ] = None,
+    prompt_file: Annotated[
+        str | None,
+        typer.Option(
+            "--prompt", help="A prompt file by name or path, instead of a question.", metavar="NAME"
+        ),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("-p", help="An input of the prompt file. Repeatable.", metavar="KEY=VALUE"),
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="Print every event as a line of JSON.")] = False,
     output: Annotated[
@@ -53,7 +64,12 @@ def ask(
         raise UsageError(f"--output {output!r}: unknown", remedy=f"one of: {', '.join(OUTPUTS)}")
     if json_ and jsonl:
         raise UsageError("--json and --jsonl exclude each other", remedy="choose one")
-    documents = read_prompts(prompt or [], sys.stdin)
+    if prompt_file:
+        documents, options = from_prompt_file(prompt_file, prompt or [], inputs or [], options)
+    elif inputs:
+        raise UsageError("-p needs a prompt file", remedy="name it with --prompt")
+    else:
+        documents = read_prompts(prompt or [], sys.stdin)
     rendering = Rendering(output, json_, jsonl, quiet)
     work = (
         _start_all(documents, options, rendering)
@@ -154,6 +170,31 @@ async def _ask_all(
 
 def print_event(document: dict[str, Any]) -> None:
     print_json(document, compact=True)
+
+
+def from_prompt_file(
+    name: str, words: list[str], inputs: list[str], options: RunnerOptions
+) -> tuple[list[dict[str, Any]], RunnerOptions]:
+    """The prompt of a prompt file (rows S2.7, S2.8), and the options with what it says beside it."""
+    from assistant_runner.setup.prompts import load_prompt
+
+    if words:
+        raise UsageError("--prompt and a question exclude each other", remedy="give one of the two")
+    values: dict[str, str] = {}
+    for pair in inputs:
+        key, separator, value = pair.partition("=")
+        if not separator or not key:
+            raise UsageError(f"-p {pair!r}: not key=value", remedy="write -p key=value")
+        values[key] = value
+    prompt = load_prompt(name, values, cwd=Path.cwd())
+    tools = options.tool or (None if options.no_tools else prompt.tool_addresses)
+    options = dataclasses.replace(
+        options,
+        tool=tools or None,
+        instructions=options.instructions or prompt.system,
+        model=options.model or prompt.model,
+    )
+    return [{"prompt": prompt.text}], options
 
 
 def read_prompts(words: list[str], stdin: Any) -> list[dict[str, Any]]:

@@ -81,6 +81,12 @@ class Prompt:
     model: str | None
     template: PromptTemplate
 
+    @property
+    def tool_addresses(self) -> list[str]:
+        """The tools, with paths read from the prompt file's folder."""
+        folder = self.template.path.resolve().parent
+        return [str(folder / one) if ".py" in one or "/" in one else one for one in self.tools]
+
 
 def load_prompt(
     name_or_path: str, inputs: Mapping[str, Any], *, cwd: Path | None = None, folder: Path | None = None
