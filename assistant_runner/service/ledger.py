@@ -22,24 +22,13 @@ class Halted(Exception):
 class Ledger:
     """One run of this process. `row` is the run as last seen; `deadline_at` in Unix seconds."""
 
-    row: Row
-    deadline_at: float
-
-    def __init__(self, core: Core, *, world: str, thread_id: str, run_id: str, owner: str) -> None:
+    def __init__(self, core: Core, row: Row, *, deadline_at: float, owner: str) -> None:
         self.core = core
-        self.world = world
-        self.thread_id = thread_id
-        self.run_id = run_id
-        self.owner = owner
-
-    def load(self) -> None:
-        """Reads the run; Lost if it is not ours."""
-        active = self.core.store.active_run(self.thread_id)
-        row = self.core.store.get("thread.run", self.thread_id, self.run_id)
-        if active is None or row is None or active.run_id != self.run_id or active.owner != self.owner:
-            raise Lost
         self.row = row
-        self.deadline_at = active.deadline_at
+        self.deadline_at = deadline_at
+        self.thread_id = row.parent
+        self.run_id = row.id
+        self.owner = owner
 
     def own(self, *, whatever: bool = False) -> Row:
         """The run as it is now, inside a transaction; Lost, and Halted unless `whatever`."""

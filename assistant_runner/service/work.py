@@ -45,7 +45,7 @@ from assistant_runner.service.engines.base import (
 from assistant_runner.service.formats import answer_flaw
 from assistant_runner.service.ledger import Halted, Ledger, Lost
 from assistant_runner.service.recorder import Recorder
-from assistant_runner.service.store.base import Document
+from assistant_runner.service.store.base import Document, Row
 from assistant_runner.service.stores import is_expired
 from assistant_runner.wire.tools import AssistantTool, ResponseFormat, ToolChoice
 
@@ -64,13 +64,13 @@ _response_format: TypeAdapter[ResponseFormat] = TypeAdapter(ResponseFormat)
 class RunWork:
     """One run in the hands of this process. `go` returns when the run is settled or given back."""
 
-    def __init__(self, core: Core, *, world: str, thread_id: str, run_id: str, owner: str) -> None:
+    def __init__(self, core: Core, row: Row, *, world: str, deadline_at: float, owner: str) -> None:
         self.core = core
         self.world = world
-        self.run_id = run_id
+        self.run_id = row.id
         self.stop_reason: StopReason | None = None
         self.is_started = False
-        self._ledger = Ledger(core, world=world, thread_id=thread_id, run_id=run_id, owner=owner)
+        self._ledger = Ledger(core, row, deadline_at=deadline_at, owner=owner)
         self._recorder = Recorder(core, self._ledger, holds_calls=False)
 
     async def go(self) -> None:
@@ -78,7 +78,6 @@ class RunWork:
         ledger = self._ledger
         self.is_started = True
         try:
-            ledger.load()
             if self.stop_reason is not None:  # somebody was faster than our first step
                 raise asyncio.CancelledError
             left_s = max(0.0, ledger.deadline_at - self.core.clock())

@@ -65,11 +65,12 @@ class Workers:
         """How many runs this process works on now."""
         return len(self._tasks)
 
-    def start(self, *, world: str, thread_id: str, run_id: str) -> None:
+    def start(self, row: Row, *, world: str, deadline_at: float) -> None:
         """Begins the work on a run that this process owns."""
         if self._stopping:
             return
-        work = RunWork(self._core, world=world, thread_id=thread_id, run_id=run_id, owner=self.owner)
+        run_id = row.id
+        work = RunWork(self._core, row, world=world, deadline_at=deadline_at, owner=self.owner)
         task = asyncio.create_task(work.go())
         self._tasks[run_id] = (work, task)
         task.add_done_callback(lambda _: self._forget(run_id, work))
@@ -155,7 +156,7 @@ class Workers:
             store.update(row)
             self._drop_open(row)
         logger.info("run %s is taken up again", active.run_id)
-        self.start(world=active.world, thread_id=active.thread_id, run_id=active.run_id)
+        self.start(row, world=active.world, deadline_at=active.deadline_at)
 
     def _drop_open(self, row: Row) -> None:
         """Takes back what the interrupted turn had opened; the turn begins again."""

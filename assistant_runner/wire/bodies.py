@@ -70,7 +70,7 @@ chunking = optional(
 # tools, tool choice, response format
 
 ranking_options = fields(
-    {"score_threshold": number(least=0, most=1), "ranker": one_of("auto", "default_2024_08_21")},
+    {"score_threshold": number(least=0, most=1), "ranker": optional(one_of("auto", "default_2024_08_21"))},
     required=("score_threshold",),
     closed=False,
 )

@@ -273,7 +273,7 @@ async def test_a_run_cancelled_before_its_first_step_is_cancelled():
         row.doc = {**row.doc, "status": "queued", "required_action": None}
         store.update(row)
 
-        workers.start(world=active.world, thread_id=run["thread_id"], run_id=run["id"])
+        workers.start(row, world=active.world, deadline_at=active.deadline_at)
         assert workers.halt(run["id"], "cancel")
 
         assert (await server.settled(run))["status"] == "cancelled"

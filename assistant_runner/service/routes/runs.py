@@ -44,8 +44,8 @@ async def create(call: Call) -> Result:
             raise runs_locked(thread_id, active.run_id)
         for message in body.get("additional_messages") or []:
             add_message(core, call.world, thread_id, message)
-        run = _insert_run(core, call.world, thread_id, body, assistant)
-    return _begin(call, body, run)
+        inserted = _insert_run(core, call.world, thread_id, body, assistant)
+    return _begin(call, body, *inserted)
 
 
 async def create_with_thread(call: Call) -> Result:
@@ -54,8 +54,8 @@ async def create_with_thread(call: Call) -> Result:
     assistant = _assistant(call, body)
     with core.store.transaction():
         thread = make_thread(core, call.world, body.get("thread") or {})
-        run = _insert_run(core, call.world, thread["id"], body, assistant)
-    return _begin(call, body, run, thread)
+        inserted = _insert_run(core, call.world, thread["id"], body, assistant)
+    return _begin(call, body, *inserted, thread)
 
 
 def _assistant(call: Call, body: Document) -> Row:
@@ -83,8 +83,9 @@ def _assistant(call: Call, body: Document) -> Row:
     return row
 
 
-def _insert_run(core: Core, world: str, thread_id: str, body: Document, assistant: Row) -> Document:
-    """A queued run that locks its thread and belongs to this process; inside a transaction."""
+def _insert_run(core: Core, world: str, thread_id: str, body: Document, assistant: Row) -> tuple[Row, float]:
+    """A queued run that locks its thread and belongs to this process, and its deadline; inside a
+    transaction."""
     created = core.clock()
     deadline = created + core.settings.run_expires_s
     own = body.get("tool_resources")
@@ -103,7 +104,7 @@ def _insert_run(core: Core, world: str, thread_id: str, body: Document, assistan
         tool_resources=known if own is None else resolved(core, world, own),
     )
     effort = body.get("reasoning_effort") or assistant.extra.get("effort")
-    core.store.insert(KIND, thread_id, run["id"], run, extra={"effort": effort} if effort else None)
+    row = core.store.insert(KIND, thread_id, run["id"], run, extra={"effort": effort} if effort else None)
     holder = core.store.activate(
         ActiveRun(
             run_id=run["id"],
@@ -117,12 +118,14 @@ def _insert_run(core: Core, world: str, thread_id: str, body: Document, assistan
     )
     if holder is not None:
         raise runs_locked(thread_id, holder)
-    return run
+    return row, deadline
 
 
-def _begin(call: Call, body: Document, run: Document, thread: Document | None = None) -> Result:
+def _begin(
+    call: Call, body: Document, row: Row, deadline_at: float, thread: Document | None = None
+) -> Result:
     """Starts the work, and answers with the run or its events."""
-    core = call.core
+    core, run = call.core, row.doc
     result: Result
     if body.get("stream"):
         listener = core.hub.listen(run["id"])
@@ -132,7 +135,7 @@ def _begin(call: Call, body: Document, run: Document, thread: Document | None = 
         result = Stream(run["thread_id"], run["id"], listener)
     else:
         result = Answer(run)
-    core.workers.start(world=call.world, thread_id=run["thread_id"], run_id=run["id"])
+    core.workers.start(row, world=call.world, deadline_at=deadline_at)
     return result
 
 
@@ -192,11 +195,12 @@ async def submit(call: Call) -> Result:
     body = call.document(check_submit)
     core = call.core
     outputs = body["tool_outputs"]
-    call.run_row(thread_id)  # outside the transaction: an expiry stands even if the outputs are refused
+    active_run(core, thread_id)  # outside the transaction: an expiry stands even if outputs are refused
     with core.store.transaction():
         row = call.run_row(thread_id)
         status = row.doc["status"]
-        if status != "requires_action":
+        active = core.store.active_run(thread_id)
+        if status != "requires_action" or active is None:
             raise outputs_refused(status)
         calls = row.doc["required_action"]["submit_tool_outputs"]["tool_calls"]
         expected = [entry["id"] for entry in calls]
@@ -217,7 +221,7 @@ async def submit(call: Call) -> Result:
         core.hub.publish(row.id, "thread.run.queued", row.doc)
     else:
         result = Answer(row.doc)
-    core.workers.start(world=call.world, thread_id=thread_id, run_id=row.id)
+    core.workers.start(row, world=call.world, deadline_at=active.deadline_at)
     return result
 
 
