@@ -10,6 +10,7 @@ from typing import Any
 from assistant_runner.service.core import Core
 from assistant_runner.service.engines.base import Abilities
 from assistant_runner.service.interpreter.subprocess import InterpreterFailed, interpret
+from assistant_runner.service.outputs import keep_output
 from assistant_runner.service.retrieval.search import search_stores
 from assistant_runner.service.store.base import Document
 
@@ -83,11 +84,12 @@ async def run_builtin(
 ) -> tuple[Document, Document]:
     """The record of the call as the step shows it, and what the service keeps beside it."""
     if kind == "code_interpreter":
-        return await _interpret(core, run, world, arguments), {}
+        return await _interpret(core, run, world, arguments)
     return await _search(core, run, world, arguments)
 
 
-async def _interpret(core: Core, run: Document, world: str, arguments: Document) -> Document:
+async def _interpret(core: Core, run: Document, world: str, arguments: Document) -> tuple[Document, Document]:
+    """Logs and images as the protocol shows them; other files are kept to be cited by their path."""
     settings = core.settings
     if settings.code_interpreter == "off" or (
         settings.code_interpreter == "script" and core.engine.uses_model
@@ -100,10 +102,17 @@ async def _interpret(core: Core, run: Document, world: str, arguments: Document)
         if row is not None:
             paths.append((row.doc["filename"], core.folder / file_id))
     try:
-        logs = await interpret(code, files=paths, timeout_s=settings.interpreter_timeout_s)
+        outcome = await interpret(code, files=paths, timeout_s=settings.interpreter_timeout_s)
     except InterpreterFailed as error:
         raise BuiltinFailed(str(error)) from error
-    return {"input": code, "outputs": [{"type": "logs", "logs": logs}] if logs else []}
+    outputs: list[Document] = [{"type": "logs", "logs": outcome.logs}] if outcome.logs else []
+    made = {}
+    for name, content in outcome.made:
+        file_id = keep_output(core, world, name, content)
+        made[name] = file_id
+        if name.lower().endswith((".png", ".jpg", ".jpeg", ".gif", ".webp")):
+            outputs.append({"type": "image", "image": {"file_id": file_id}})
+    return {"input": code, "outputs": outputs}, {"made": made} if made else {}
 
 
 async def _search(core: Core, run: Document, world: str, arguments: Document) -> tuple[Document, Document]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.service.conftest import HandClock, Running, running, script
-from tests.service.protocol import check_error, check_object
+from tests.service.protocol import check_error, check_events, check_object
 
 SCRIPT = script(
     plain=[{"text": "Hello there."}],
@@ -366,3 +366,24 @@ async def test_an_image_file_reaches_the_engine_as_a_data_url():
             "image_file": {"detail": "auto", "file_id": file_id},
         }
         assert "data:image/png;base64,iVBORw==" in answer["content"][0]["text"]["value"]
+
+
+async def test_files_that_code_made_are_images_of_the_step_and_paths_of_the_text():
+    code = "open('plot.png', 'wb').write(b'PNG'); open('/mnt/data/table.csv', 'w').write('a,b')"
+    turns = [{"builtin": "code_interpreter", "input": code}, {"text": "Here: sandbox:/mnt/data/table.csv."}]
+    async with running(script(made=turns)) as server:
+        assistant = await server.assistant(model="made", tools=[{"type": "code_interpreter"}])
+        frames = await server.stream("/threads/runs", {"assistant_id": assistant["id"]})
+        run = frames[-2].data
+
+        check_events(frames)
+        [image] = (await server.steps(run))[0]["step_details"]["tool_calls"][0]["code_interpreter"][
+            "outputs"
+        ][1:]
+        assert (await server.get(f"/files/{image['image']['file_id']}/content")).content == b"PNG"
+        [message] = await server.messages(run, run_id=run["id"])
+        text = message["content"][0]["text"]
+        [note] = text["annotations"]
+        assert text["value"][note["start_index"] : note["end_index"]] == "sandbox:/mnt/data/table.csv"
+        file = (await server.get(f"/files/{note['file_path']['file_id']}")).json()
+        assert (file["purpose"], file["filename"]) == ("assistants_output", "table.csv")

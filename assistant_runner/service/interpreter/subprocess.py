@@ -9,14 +9,17 @@ import contextlib
 import os
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 OUTPUT_LIMIT = 1_000_000
 MEMORY_LIMIT = 1024 * 1024 * 1024
 FILE_LIMIT = 64 * 1024 * 1024
+FILES_LIMIT = 20
 
 _PRELUDE = """\
 import sys, traceback, ast
@@ -47,19 +50,49 @@ class InterpreterFailed(Exception):
     """The code could not be started at all."""
 
 
-async def interpret(code: str, *, files: Sequence[tuple[str, Path]] = (), timeout_s: float = 30.0) -> str:
-    """What the code printed, its errors included; a last expression is printed as in a notebook.
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the code printed, its errors included, and the files that it made: name and bytes."""
 
-    `files`: name and place of files that are copied into the folder where the code runs.
+    logs: str
+    made: tuple[tuple[str, bytes], ...] = ()
+
+
+async def interpret(code: str, *, files: Sequence[tuple[str, Path]] = (), timeout_s: float = 30.0) -> Outcome:
+    """What came of the code; a last expression is printed as in a notebook.
+
+    `files`: name and place of files that are copied into the folder where the code runs. The code may
+    call that folder /mnt/data, as models do.
     """
     folder = Path(tempfile.mkdtemp(prefix="assistant-runner-code-"))
     try:
-        for name, place in files:
-            if place.is_file():
-                await asyncio.to_thread(shutil.copyfile, place, folder / Path(name).name)
-        return await _run(code, folder, timeout_s)
+        given = await asyncio.to_thread(_lay_out, folder, files)
+        logs = await _run(code.replace("/mnt/data", str(folder)), folder, timeout_s)
+        logs = logs.replace(str(folder), "/mnt/data")
+        return Outcome(logs, await asyncio.to_thread(_made, folder, given))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lay_out(folder: Path, files: Sequence[tuple[str, Path]]) -> dict[str, int]:
+    """Copies files into the folder; their names and times."""
+    for name, place in files:
+        if place.is_file():
+            shutil.copyfile(place, folder / Path(name).name)
+    return {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+
+
+def _made(folder: Path, given: dict[str, int]) -> tuple[tuple[str, bytes], ...]:
+    """New and changed plain files at the top of the folder, the first few."""
+    found: list[tuple[str, bytes]] = []
+    for path in sorted(folder.iterdir()):
+        if len(found) == FILES_LIMIT:
+            break
+        status = path.lstat()
+        is_new = given.get(path.name) != status.st_mtime_ns
+        if stat.S_ISREG(status.st_mode) and is_new and status.st_size <= FILE_LIMIT:
+            found.append((path.name, path.read_bytes()))
+    return tuple(found)
 
 
 async def _run(code: str, folder: Path, timeout_s: float) -> str:

@@ -19,7 +19,7 @@ from assistant_runner.service.interpreter.subprocess import OUTPUT_LIMIT, interp
     ],
 )
 async def test_what_the_code_prints_is_its_log(code: str, expected: str):
-    assert await interpret(code) == expected
+    assert (await interpret(code)).logs == expected
 
 
 @pytest.mark.parametrize(
@@ -27,18 +27,18 @@ async def test_what_the_code_prints_is_its_log(code: str, expected: str):
     [("1/0", "ZeroDivisionError"), ("def", "SyntaxError"), ("print('a'); raise KeyError('b')", "KeyError")],
 )
 async def test_an_error_of_the_code_is_part_of_the_log(code: str, words: str):
-    log = await interpret(code)
+    log = (await interpret(code)).logs
 
     assert words in log
     assert "exec(compile" not in log
 
 
 async def test_code_that_does_not_end_is_stopped():
-    assert "stopped after 0.5 seconds" in await interpret("while True: pass", timeout_s=0.5)
+    assert "stopped after 0.5 seconds" in (await interpret("while True: pass", timeout_s=0.5)).logs
 
 
 async def test_endless_output_is_cut():
-    log = await interpret("print('x' * 5_000_000)")
+    log = (await interpret("print('x' * 5_000_000)")).logs
 
     assert len(log) < OUTPUT_LIMIT + 100
     assert log.endswith("bytes]")
@@ -51,10 +51,26 @@ async def test_the_code_sees_its_files_and_not_our_environment(
     (tmp_path / "kept").write_text("1,2,3")
     code = "import os; print(open('numbers.csv').read(), os.environ.get('OPENAI_API_KEY'))"
 
-    log = await interpret(code, files=[("../numbers.csv", tmp_path / "kept")])
+    log = (await interpret(code, files=[("../numbers.csv", tmp_path / "kept")])).logs
 
     assert log == "1,2,3 None\n"
 
 
 async def test_memory_is_limited():
-    assert "MemoryError" in await interpret("x = bytearray(3 * 1024**3)")
+    assert "MemoryError" in (await interpret("x = bytearray(3 * 1024**3)")).logs
+
+
+async def test_files_that_the_code_makes_are_given_back(tmp_path: Path):
+    (tmp_path / "kept").write_text("1")
+    code = "open('/mnt/data/out.csv', 'w').write('a,b'); print(open('/mnt/data/in.csv').read())"
+
+    outcome = await interpret(code, files=[("in.csv", tmp_path / "kept")])
+
+    assert outcome.made == (("out.csv", b"a,b"),)
+    assert outcome.logs == "1\n"
+
+
+async def test_a_link_out_of_the_folder_is_not_followed():
+    outcome = await interpret("import os; os.symlink('/etc/passwd', 'stolen')")
+
+    assert outcome.made == ()
