@@ -15,7 +15,7 @@ from assistant_runner.setup.desired import Definitions
 from assistant_runner.setup.document import FileInvalid, Problem
 from assistant_runner.setup.model import AssistantSpec, LocalTool, ToolUse
 from assistant_runner.tooling.contract import Tool
-from assistant_runner.tooling.entries import ENTRY_MODELS, build_tool
+from assistant_runner.tooling.entries import ENTRY_MODELS, build_tools
 from assistant_runner.tooling.mcp_tools import open_mcp
 from assistant_runner.tooling.registry import Toolbox, load_tools
 
@@ -94,7 +94,7 @@ def tools_of(use: ToolUse, *, folder: Path | None = None, found: Found | None = 
     """The tools of one entry; none for hosted tools, bare functions and MCP servers that are not open."""
     where = use.place.file.resolve().parent
     if use.kind in ENTRY_MODELS and use.kind != "mcp":
-        return [build_tool(use.entry, folder=where)]
+        return build_tools(use.entry, folder=where)
     if use.kind != "local":
         return []
     entry: LocalTool = use.entry

@@ -147,6 +147,24 @@ class McpEntry(_Entry):
         return value
 
 
+class OpenApiEntry(_Entry):
+    """Operations of an OpenAPI 3 file, each a tool. `document`: a path from the file's folder.
+
+    `operations`: these alone, by operationId. `prefix` stands before their names. `server`: instead of
+    the document's first. GET and HEAD read, other methods write.
+    """
+
+    document: str = Field(min_length=1)
+    operations: list[str] | None = None
+    server: str | None = None
+    prefix: str = Field(default="", pattern=r"^[a-zA-Z0-9_-]{0,32}$")
+    headers: dict[str, str] = {}
+    secret_headers: dict[str, SecretRef] = {}
+    approval: Approval = "policy"
+    timeout_s: float | None = Field(default=None, gt=0)
+    fetches: bool = False
+
+
 class HumanEntry(_Entry):
     """A person to ask; several may stand beside each other with names and wording of their own."""
 
@@ -156,14 +174,26 @@ class HumanEntry(_Entry):
     channel: str | None = None
 
 
-ToolEntry = HttpEntry | CommandEntry | McpEntry | HumanEntry
+ToolEntry = HttpEntry | CommandEntry | McpEntry | OpenApiEntry | HumanEntry
 ENTRY_MODELS: dict[str, type[BaseModel]] = {
     "http": HttpEntry,
     "command": CommandEntry,
     "mcp": McpEntry,
+    "openapi": OpenApiEntry,
     "human": HumanEntry,
 }
 """By the key under which an entry stands in an assistant file's `tools`."""
+
+
+def build_tools(
+    entry: HttpEntry | CommandEntry | OpenApiEntry | HumanEntry, *, folder: Path | None = None
+) -> list[Tool]:
+    """The tools that an entry describes: several of an OpenAPI document, else one."""
+    if isinstance(entry, OpenApiEntry):
+        from assistant_runner.tooling.openapi_tools import openapi_tools
+
+        return openapi_tools(entry, folder=folder or Path.cwd())
+    return [build_tool(entry, folder=folder)]
 
 
 def build_tool(entry: HttpEntry | CommandEntry | HumanEntry, *, folder: Path | None = None) -> Tool:

@@ -10,6 +10,7 @@ decompression and in time as a whole; only codings that can be undone within lim
 import asyncio
 import fnmatch
 import ipaddress
+import logging
 import socket
 import ssl
 import time
@@ -87,6 +88,8 @@ def _cached(transport: httpx.AsyncBaseTransport, path: Path) -> httpx.AsyncBaseT
     from hishel import AsyncSqliteStorage, CacheOptions
     from hishel.httpx import AsyncCacheTransport
 
+    # Where another process holds the file, a reply goes uncached: nothing that a user must see.
+    logging.getLogger("hishel").addHandler(logging.NullHandler())
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     storage = AsyncSqliteStorage(
         database_path=path, default_ttl=CACHE_S, max_stream_size=CACHED_REPLY_BYTES, max_size=CACHE_BYTES

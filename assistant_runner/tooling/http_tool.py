@@ -58,14 +58,16 @@ async def send(
     entry: HttpEntry, arguments: Mapping[str, Any], context: ToolContext, *, in_address: set[str]
 ) -> HttpReply:
     """The whole reply of the request with the arguments filled in."""
-    values = {name: value for name, value in arguments.items() if value is not None}
+    values = _without_nulls(arguments)
     url = PLACEHOLDER.sub(lambda found: quote(_word(values.get(found[1], "")), safe=""), entry.url)
     query = {
-        name: _fill(value, values)
-        for name, value in entry.query.items()
-        if not (isinstance(value, str) and _names([value]) - set(values))
+        name: _fill(value, values) for name, value in entry.query.items() if _names(value) <= set(values)
     }
-    headers = {name: str(_fill(value, values)) for name, value in entry.headers.items()}
+    headers = {
+        name: str(_fill(value, values))
+        for name, value in entry.headers.items()
+        if _names(value) <= set(values)
+    }
     headers.update(secret_values(entry.secret_headers, context, tool=entry.name))
     body = _body(entry, values, in_address)
     try:
@@ -111,6 +113,15 @@ def _fill(template: Any, values: Mapping[str, Any]) -> Any:
     if isinstance(template, list):
         return [_fill(entry, values) for entry in template]
     return template
+
+
+def _without_nulls(value: Any) -> Any:
+    """The value without the properties that are null: absent and null mean the same in a call."""
+    if isinstance(value, Mapping):
+        return {name: _without_nulls(entry) for name, entry in value.items() if entry is not None}
+    if isinstance(value, list):
+        return [_without_nulls(entry) for entry in value]
+    return value
 
 
 def _names(template: Any) -> set[str]:

@@ -22,7 +22,7 @@ def test_the_assistant_file_of_the_page_loads(tmp_path: Path):
 
     [spec] = load_assistant_file(path, environ={})
 
-    assert [use.kind for use in spec.tools] == ["local", "http", "command", "mcp", "human"]
+    assert [use.kind for use in spec.tools] == ["local", "http", "command", "mcp", "openapi", "human"]
     assert [rule.action for rule in spec.policy.rules] == ["ask", "allow", "deny"]
 
 

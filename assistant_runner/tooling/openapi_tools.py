@@ -1,0 +1,143 @@
+"""The operations of an OpenAPI document (3.x) as tools: each becomes an HTTP request of its own.
+
+Parameters of path, query and header and a JSON body become the tool's parameters, with the references
+inlined; names that a schema for a model cannot have are spelled with underscores. An operation's
+`operationId` is its name, its summary and description are what the model reads.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from assistant_runner.errors import ConfigurationError
+from assistant_runner.tooling.contract import Tool
+from assistant_runner.tooling.entries import HttpEntry, OpenApiEntry
+from assistant_runner.tooling.http_tool import http_tool
+from assistant_runner.tooling.schema import tighten
+
+METHODS = ("get", "head", "post", "put", "patch", "delete")
+BODY = "body"
+
+
+def openapi_tools(entry: OpenApiEntry, *, folder: Path) -> list[Tool]:
+    """The chosen operations as tools; ConfigurationError for a document or a choice that cannot work."""
+    document = _read(folder / Path(entry.document).expanduser())
+    found = dict(_operations(document))
+    if missing := [name for name in entry.operations or () if name not in found]:
+        raise ConfigurationError(
+            f"{entry.document} has no operation {missing[0]!r}; there are: {', '.join(found) or 'none'}",
+            remedy="correct the list operations",
+        )
+    server = (entry.server or _server(document, entry.document)).rstrip("/")
+    chosen = entry.operations if entry.operations is not None else list(found)
+    return [http_tool(_entry(entry, name, found[name], document, server)) for name in chosen]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        if path.suffix == ".json":
+            document = json.loads(text)
+        else:
+            from ruamel.yaml import YAML
+
+            document = YAML(typ="safe", pure=True).load(text)
+    except Exception as error:
+        words = (getattr(error, "strerror", None) or str(error)).splitlines()[0]
+        raise ConfigurationError(f"{path}: cannot be read: {words}", remedy="name an OpenAPI file") from None
+    if not isinstance(document, dict) or not str(document.get("openapi", "")).startswith("3"):
+        raise ConfigurationError(f"{path} is no OpenAPI 3 document", remedy="name an OpenAPI 3 file")
+    return document
+
+
+def _operations(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every operation under its name, with its path and method in it."""
+    for path, item in (document.get("paths") or {}).items():
+        for method in METHODS:
+            operation = item.get(method)
+            if isinstance(operation, dict):
+                spoken = operation.get("operationId") or f"{method}_{path.strip('/')}"
+                name = re.sub(r"[^a-zA-Z0-9_-]+", "_", spoken).strip("_")[:64]
+                shared = item.get("parameters") or []
+                own = operation.get("parameters") or []
+                yield (
+                    name,
+                    {**operation, "path": path, "method": method.upper(), "parameters": [*shared, *own]},
+                )
+
+
+def _entry(
+    entry: OpenApiEntry, name: str, operation: Mapping[str, Any], document: Mapping[str, Any], server: str
+) -> HttpEntry:
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    places: dict[str, dict[str, str]] = {"path": {}, "query": {}, "header": {}}
+    for listed in operation["parameters"]:
+        parameter = _resolved(listed, document)
+        where, spoken = parameter.get("in"), parameter["name"]
+        if where not in places:
+            continue
+        key = re.sub(r"\W+", "_", spoken, flags=re.ASCII).strip("_") or f"p{len(properties)}"
+        key = f"_{key}" if key[0].isdigit() else key
+        schema = dict(parameter.get("schema") or {"type": "string"})
+        if parameter.get("description"):
+            schema["description"] = parameter["description"]
+        properties[key] = schema
+        places[where][spoken] = key
+        if parameter.get("required") or where == "path":
+            required.append(key)
+    body = _json_body(operation, document)
+    if body is not None:
+        properties[BODY] = body
+        required.append(BODY)
+    parameters = {"type": "object", "properties": properties, "required": required}
+    path = operation["path"]
+    for spoken, key in places["path"].items():
+        path = path.replace(f"{{{spoken}}}", f"{{{key}}}")
+    words = [operation.get("summary"), operation.get("description")]
+    return HttpEntry(
+        name=f"{entry.prefix}{name}"[:64],
+        description=" ".join(dict.fromkeys(" ".join(word.split()) for word in words if word)) or name,
+        parameters=tighten(parameters, (document.get("components") or {}).get("schemas") or {}),
+        method=operation["method"],
+        url=server + path,
+        query={spoken: f"{{{key}}}" for spoken, key in places["query"].items()},
+        headers={**entry.headers, **{spoken: f"{{{key}}}" for spoken, key in places["header"].items()}},
+        secret_headers=entry.secret_headers,
+        body=None if body is None else f"{{{BODY}}}",
+        approval=entry.approval,
+        timeout_s=entry.timeout_s,
+        fetches=entry.fetches,
+    )
+
+
+def _json_body(operation: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any] | None:
+    body = _resolved(operation.get("requestBody") or {}, document)
+    for kind, media in (body.get("content") or {}).items():
+        if "json" in kind:
+            return dict(media.get("schema") or {})
+    return None
+
+
+def _resolved(part: Mapping[str, Any], document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a local reference stands for."""
+    for _ in range(10):
+        if "$ref" not in part:
+            return part
+        target: Any = document
+        for word in str(part["$ref"]).removeprefix("#/").split("/"):
+            target = target.get(word) if isinstance(target, Mapping) else None
+        if not isinstance(target, Mapping):
+            raise ConfigurationError(f"{part['$ref']} leads nowhere", remedy="correct the OpenAPI document")
+        part = target
+    return part
+
+
+def _server(document: Mapping[str, Any], name: str) -> str:
+    servers = document.get("servers") or []
+    url = str(servers[0].get("url", "")) if servers else ""
+    if not url.startswith(("http://", "https://")) or "{" in url:
+        raise ConfigurationError(f"{name} names no fixed server", remedy="give one with the key server")
+    return url

@@ -1,0 +1,115 @@
+"""Operations of an OpenAPI document as tools, called on a real server."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assistant_runner.errors import ConfigurationError
+from assistant_runner.tooling.contract import Tool
+from assistant_runner.tooling.entries import OpenApiEntry, build_tools
+from assistant_runner.tooling.fetcher import guarded_client
+from assistant_runner.tooling.gate import ToolGate
+from assistant_runner.tooling.policy import Policy
+from tests.tooling.server import Reply, Seen, page, serve
+from tests.tooling.support import make_context
+
+DOCUMENT = """
+openapi: 3.1.0
+info: {title: Rooms, version: "1"}
+servers: [{url: SERVER/v1}]
+paths:
+  /rooms/{room-id}:
+    parameters:
+      - {name: room-id, in: path, required: true, schema: {type: string}}
+    get:
+      operationId: showRoom
+      summary: Show a room
+      parameters:
+        - {name: "filter[day]", in: query, description: The day, schema: {type: string}}
+        - {$ref: "#/components/parameters/Language"}
+    put:
+      operationId: change room
+      summary: Change a room
+      requestBody:
+        content: {application/json: {schema: {$ref: "#/components/schemas/Room"}}}
+  /ping:
+    get: {summary: Ping}
+components:
+  parameters:
+    Language: {name: x-language, in: header, schema: {type: string, enum: [en, de]}}
+  schemas:
+    Room:
+      type: object
+      properties: {seats: {type: integer}, note: {type: string}}
+      required: [seats]
+"""
+
+
+def answer(seen: Seen) -> Reply:
+    document = {"method": seen.method, "path": seen.path, "language": seen.headers.get("x-language")}
+    return page(json.dumps({**document, "body": seen.body.decode()}), kind="application/json")
+
+
+def tools(folder: Path, server: str = "https://rooms.test", **fields: Any) -> dict[str, Tool]:
+    (folder / "rooms.yaml").write_text(DOCUMENT.replace("SERVER", server))
+    entry = OpenApiEntry.model_validate({"document": "rooms.yaml", **fields})
+    return {tool.name: tool for tool in build_tools(entry, folder=folder)}
+
+
+def test_operations_become_tools_with_strict_schemas(tmp_path: Path):
+    found = tools(tmp_path)
+
+    assert list(found) == ["showRoom", "change_room", "get_ping"]
+    assert [tool.effects for tool in found.values()] == ["read", "write", "read"]
+    assert found["showRoom"].parameters["properties"] == {
+        "room_id": {"type": "string"},
+        "filter_day": {"type": ["string", "null"], "description": "The day"},
+        "x_language": {"anyOf": [{"type": "string", "enum": ["en", "de"]}, {"type": "null"}]},
+    }
+    assert found["change_room"].parameters["properties"]["body"]["required"] == ["seats", "note"]
+    assert all(tool.strict for tool in found.values())
+
+
+async def test_arguments_go_where_the_document_says(tmp_path: Path):
+    async with serve(answer) as server, guarded_client(allow_hosts=["127.0.0.1"]) as http:
+        found = tools(tmp_path, server.url)
+        gate = ToolGate(policy=Policy(writes="allow"))
+        arguments = {"room_id": "a/b", "filter_day": "Mon & Tue", "x_language": "de"}
+        shown = await gate.call(found["showRoom"], arguments, make_context(http=http))
+        changed = await gate.call(
+            found["change_room"], {"room_id": "7", "body": {"seats": "4"}}, make_context(http=http)
+        )
+
+    assert shown.content["path"] == "/v1/rooms/a%2Fb?filter%5Bday%5D=Mon+%26+Tue"
+    assert shown.content["language"] == "de"
+    assert json.loads(changed.content["body"]) == {"seats": 4}
+
+
+def test_operations_can_be_chosen_and_prefixed(tmp_path: Path):
+    assert list(tools(tmp_path, operations=["showRoom"], prefix="rooms_")) == ["rooms_showRoom"]
+
+    with pytest.raises(ConfigurationError, match=r"no operation 'sail'; there are: showRoom, change_room"):
+        tools(tmp_path, operations=["sail"])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param("swagger: '2.0'", "is no OpenAPI 3 document", id="old"),
+        pytest.param("{", "cannot be read", id="broken"),
+        pytest.param("openapi: 3.0.0\npaths: {/x: {get: {}}}", "names no fixed server", id="no-server"),
+        pytest.param(
+            "openapi: 3.0.0\nservers: [{url: 'https://a.test'}]\n"
+            "paths: {/x: {get: {parameters: [{$ref: '#/components/parameters/P'}]}}}",
+            "leads nowhere",
+            id="reference",
+        ),
+    ],
+)
+def test_a_document_that_cannot_work_is_refused(tmp_path: Path, text: str, words: str):
+    (tmp_path / "x.yaml").write_text(text)
+
+    with pytest.raises(ConfigurationError, match=words):
+        build_tools(OpenApiEntry(document="x.yaml"), folder=tmp_path)
