@@ -138,6 +138,7 @@ class Batch:
         self._leaders: dict[str, asyncio.Future[dict[str, Any] | None]] = {}
         self._failure: BaseException | None = None
         self._drained = False
+        self._scanned = policy.scan and source.rereadable
         self._runner: Runner | None = None
 
     # -- before the first request --------------------------------------------------------------------
@@ -151,7 +152,7 @@ class Batch:
         if self.spending.counts_earlier:
             for earlier in self._store.rows():
                 self.spending.before(earlier)
-        if not (self._policy.scan and self._source.rereadable):
+        if not self._scanned:
             self._keep_everything()
             return
         prefix, broken, total = 0, False, 0
@@ -232,8 +233,9 @@ class Batch:
                 task.cancel()
             if self._tasks:
                 await asyncio.wait(self._tasks)
-            self._store.finish(complete=self._drained and self._failure is None)
-            if self._drained and self._failure is None and not self.tally.left + self.tally.paused:
+            whole = self._drained and self._failure is None
+            self._store.finish(complete=whole, unclaimed=not self._scanned)
+            if whole and not self.tally.left + self.tally.paused:
                 self._store.forget_begun()
             if self._doubled is not None:
                 self._doubled.close()
@@ -274,6 +276,8 @@ class Batch:
             self.tally.kept += 1
             self.tally.kept_failed += found.status != "ok"
             self._store.known(sequence, found)
+            if not self._scanned:
+                self._store.index.drop(row.key)
             return
         if row.problem is not None and self.stop is None:
             self._finish(sequence, row, invalid_row(row), started=False)

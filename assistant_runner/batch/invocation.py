@@ -266,8 +266,14 @@ async def _work(batch: Batch, store: ResultStore, runner: Runner, output: Path |
         else:
             task.cancel()
 
+    def failed(ticker: asyncio.Task[None]) -> None:
+        """A disk that takes no progress takes no rows: stop now, and raise at the end."""
+        if not ticker.cancelled() and (error := ticker.exception()):
+            batch.halt(Stop(getattr(error, "exit_status", 1), str(error)))
+
     async with _signals(interrupt):
         ticker = asyncio.create_task(ticking())
+        ticker.add_done_callback(failed)
         try:
             await batch.run(runner)
         except asyncio.CancelledError:

@@ -95,6 +95,9 @@ class Index:
     def keep(self, key: str) -> None:
         self._db.execute("UPDATE found SET kept = 1 WHERE key = ?", (key,))
 
+    def drop(self, key: str) -> None:
+        self._db.execute("DELETE FROM found WHERE key = ?", (key,))
+
     def keep_all(self) -> None:
         self._db.execute("UPDATE found SET kept = 1")
 
@@ -422,18 +425,24 @@ class ResultStore:
         if self._path is None or not self._dirty:
             return
         self._dirty = False
-        self._sync_output()
-        os.fsync(self._pending)
-        if self._errors is not None:
-            os.fsync(self._errors)
+        try:
+            self._sync_output()
+            os.fsync(self._pending)
+            if self._errors is not None:
+                os.fsync(self._errors)
+        except OSError as error:
+            raise _cannot_write(self._path, error) from None
 
     def _sync_output(self) -> None:
         if self._path is not None:
             os.fsync(self._out)
 
-    def finish(self, *, complete: bool) -> None:
-        """Write out what waits, holes left open. `complete`: every row of the input has passed, so that
-        the pending file is needed no more."""
+    def finish(self, *, complete: bool, unclaimed: bool = False) -> None:
+        """Write out what waits, holes left open.
+
+        `complete`: every row of the input has passed, so that the pending file is needed no more.
+        `unclaimed`: what the index still knows of it was asked for by no row.
+        """
         for sequence in sorted(self._waiting):
             place = self._waiting[sequence]
             if place is not None:
@@ -441,8 +450,24 @@ class ResultStore:
         self._waiting.clear()
         self._dirty = True
         self.sync()
+        if complete and unclaimed:
+            self._keep_unclaimed()
         if complete:
             self.forget_pending()
+
+    def _keep_unclaimed(self) -> None:
+        """Answers that no row of a streamed input asked for go into `superseded.jsonl`."""
+        if self._folder is None:
+            return
+        with (
+            (self._folder / "pending.jsonl").open("rb") as stream,
+            (self._folder / "superseded.jsonl").open("ab") as old,
+        ):
+            for offset, data in self._jsonl.split(stream):
+                row = self._jsonl.decode(data)
+                found = self.index.get(str(row["key"]))
+                if found and (found.place, found.offset, found.status) == ("pending", offset, "ok"):
+                    old.write(data)
 
     def forget_pending(self) -> None:
         """All that was finished lies in OUTPUT now."""

@@ -9,7 +9,7 @@ from typing import Any
 from assistant_runner.batch.execution import Batch
 from assistant_runner.batch.lock import is_locked
 from assistant_runner.batch.output import state_folder
-from assistant_runner.errors import NotFound
+from assistant_runner.errors import ConfigurationError, NotFound
 
 FILE = "progress.json"
 COMMAND_FILE = "command.json"
@@ -88,7 +88,13 @@ def _read(output: Path, name: str) -> dict[str, Any]:
 
 
 def _replace(path: Path, document: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    fresh.write_text(json.dumps(document, indent=1, default=str) + "\n", encoding="utf-8")
-    os.replace(fresh, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(json.dumps(document, indent=1, default=str) + "\n", encoding="utf-8")
+        os.replace(fresh, path)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path} cannot be written: {error.strerror or error}",
+            remedy="make room or correct the path, then run the same command again: it goes on",
+        ) from None
