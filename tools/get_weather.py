@@ -57,7 +57,7 @@ MEASURED = (
 WINDS = ("N", "NNE", "NE", "ENE", "E", "ESE", "SE", "SSE", "S", "SSW", "SW", "WSW", "W", "WNW", "NW", "NNW")
 
 
-@tool(select=PLACE_AND_CURRENT, retries=1)
+@tool(select=PLACE_AND_CURRENT, effects="read", retries=1)
 async def get_weather(
     city: Annotated[str, "The city and state e.g. San Francisco, CA"], context: ToolContext
 ) -> HttpReply:

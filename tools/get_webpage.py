@@ -31,7 +31,7 @@ WALLS = {
 }
 
 
-@tool(select="entity", fetches=True)
+@tool(select="entity", effects="read", fetches=True)
 async def get_webpage(
     url: Annotated[str, "The url of the webpage to get"], context: ToolContext
 ) -> HttpReply:

@@ -31,7 +31,7 @@ Hit = tuple[str, str, str]
 """Title, description, url."""
 
 
-@tool(select="entity", retries=1)
+@tool(select="entity", effects="read", retries=1)
 async def get_wiki_url(
     city: Annotated[str, "The city and state e.g. San Francisco, CA"], context: ToolContext
 ) -> HttpReply:

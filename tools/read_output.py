@@ -12,7 +12,12 @@ from assistant_runner.tooling.schema import tool
 PAGE_BYTES = 140_000
 
 
-@tool(fetches=True, output_cap=PAGE_BYTES, when_to_use="Use it when an output ends in a mark that says so.")
+@tool(
+    effects="read",
+    fetches=True,
+    output_cap=PAGE_BYTES,
+    when_to_use="Use it when an output ends in a mark that says so.",
+)
 def read_output(
     output_id: Annotated[str, "The id that the cut output names"],
     start: Annotated[int, "The character to start from, counted from 0"],

@@ -182,7 +182,8 @@ class Dispatcher:
             self._repeats.last[key] = outcome
             return outcome
         unknown = self._known.unknown.get(call.tool_call_id)
-        if unknown is not None and call.tool.effects == "write" and not await self._may_repeat(unknown):
+        harmless = call.tool.effects == "read" and call.tool.effects_declared
+        if unknown is not None and not harmless and not await self._may_repeat(unknown):
             return ToolOutcome({"error": UNKNOWN_OUTCOME}, is_error=True)
         async with self._slots:
             await self._emit(

@@ -117,7 +117,8 @@ class Tool:
     `scalar` names the one property of a tool that takes a bare value (wrapped on the wire, unwrapped
     for the call). `timeout_s`, `output_cap` (characters): None means the run's limit. `select` is a
     JMESPath expression into the result (a dotted path is one). `fetches`: the output holds text that
-    strangers wrote. `source` says where the tool came from, for messages.
+    strangers wrote. `effects_declared` False: nobody said what the tool does, so a call whose outcome a
+    crash left unknown is not made again unasked. `source` says where the tool came from, for messages.
     """
 
     name: str
@@ -140,6 +141,7 @@ class Tool:
     scalar: str | None = None
     source: str = ""
     fetches: bool = False
+    effects_declared: bool = True
 
     def definition(self) -> FunctionTool:
         """What the model is offered: the description with *when to use it* after it (row S4.4)."""

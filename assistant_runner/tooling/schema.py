@@ -167,6 +167,7 @@ def tool_from_function(
         takes_context=signature.context is not None,
         scalar=scalar,
         source=source,
+        effects_declared="effects" in said,
         **said,
     )
 

@@ -62,17 +62,19 @@ class CountingEngine(ScriptEngine):
             yield event
 
 
-def append_tool(path):
+def append_tool(path, declared):
     def append(line: int) -> str:
         """Append a line to the file."""
         with path.open("a") as file:
             file.write(f"{line}\n")
         return f"wrote {line}"
 
-    return replace(tool_from_function(append), effects="write", approval="never")
+    if declared:
+        return replace(tool_from_function(append), effects="write", approval="never")
+    return tool_from_function(append)
 
 
-async def live(home, again=None):
+async def live(home, again=None, declared=True):
     """One life of the program: begin the run, or take it up if there is one; its answer."""
 
     def context(call_id, tool, deadline_s, thread_id):
@@ -80,7 +82,7 @@ async def live(home, again=None):
 
     engine = CountingEngine.from_document(SCRIPT)
     engine.count = home / "turns"
-    workshop = Workshop(Toolbox([append_tool(home / "effects")]), ToolGate(), context)
+    workshop = Workshop(Toolbox([append_tool(home / "effects", declared)]), ToolGate(), context)
     settings = ServiceSettings(lease_s=0.2, tick_s=0.05)
     with Journal(home / "state") as journal:
         async with open_embedded(home / "service.sqlite3", engine, settings) as backend:
@@ -144,12 +146,13 @@ def test_killed_after_any_record_each_tool_call_is_made_exactly_once(tmp_path, n
     assert (tmp_path / "effects").read_text().split() == ["1", "2", "3"]
 
 
+@pytest.mark.parametrize("declared", [True, False], ids=["write", "undeclared"])
 @pytest.mark.parametrize("round_", range(ROUNDS))
-def test_killed_between_a_write_and_its_record_the_call_is_not_made_again_unasked(tmp_path, round_):
+def test_killed_between_a_write_and_its_record_the_call_is_not_made_again_unasked(tmp_path, round_, declared):
     finished = 2 + 5 * round_ + 3
     kill_at(tmp_path, finished, before=True)
 
-    assert asyncio.run(live(tmp_path, again=None)) == "All lines are written."
+    assert asyncio.run(live(tmp_path, again=None, declared=declared)) == "All lines are written."
 
     assert (tmp_path / "effects").read_text().split() == ["1", "2", "3"]
     with Journal(tmp_path / "state") as journal:
