@@ -56,6 +56,9 @@ def ask(
             "--max-rounds", min=1, help="Leave the run waiting after so many rounds: see run resume."
         ),
     ] = None,
+    debug_iterations: Annotated[
+        bool, typer.Option("--debug-iterations", help="Add every round's documents (--json, --output run).")
+    ] = False,
     *,
     options: RunnerOptions,
 ) -> None:
@@ -70,7 +73,7 @@ def ask(
         raise UsageError("-p needs a prompt file", remedy="name it with --prompt")
     else:
         documents = read_prompts(prompt or [], sys.stdin)
-    rendering = Rendering(output, json_, jsonl, quiet)
+    rendering = Rendering(output, json_, jsonl, quiet, debug_iterations)
     work = (
         _start_all(documents, options, rendering)
         if detach
@@ -83,19 +86,25 @@ def ask(
 class Rendering:
     """How results leave: the kind of document, and whether as JSON or events."""
 
-    def __init__(self, output: str, as_json: bool, as_events: bool, quiet: bool) -> None:
+    def __init__(
+        self, output: str, as_json: bool, as_events: bool, quiet: bool, iterations: bool = False
+    ) -> None:
         self.output = output
         self.as_json = as_json
         self.as_events = as_events
         self.quiet = quiet
+        self.iterations = iterations
 
     def document(self, result: "RunResult") -> Any:
-        return {
+        document = {
             "text": result.document,
             "run": result.run_document,
             "messages": lambda: [message.document() for message in result.messages],
             "router": result.router_document,
         }[self.output]()
+        if self.iterations and isinstance(document, dict):
+            document["_iteration_documents"] = result.iteration_documents()
+        return document
 
     def show(self, result: "RunResult") -> None:
         if self.as_events:

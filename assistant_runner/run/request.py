@@ -117,6 +117,20 @@ class RunResult:
             "original": {},
         }
 
+    def iteration_documents(self) -> list[dict[str, Any]]:
+        """What `--debug-iterations` adds as `_iteration_documents`: one entry a round (row S0.29).
+
+        The stop condition of an iteration is that nothing is asked after it.
+        """
+        return [
+            {
+                "iteration": round_.number,
+                "child_pipeline_output": {"run": round_.run, "tool_outputs": round_.tool_outputs},
+                "stop_condition_evaluation": round_ is self.rounds[-1],
+            }
+            for round_ in self.rounds
+        ]
+
     def router_document(self) -> list[dict[str, Any]]:
         """What `--output router` prints: one entry a round, empty on the bypass (row S1.31)."""
         return [

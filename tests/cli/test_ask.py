@@ -72,6 +72,17 @@ def test_the_run_output_lists_messages_newest_first(cli):
     assert document["original"] == {}
 
 
+def test_row_s0_29_every_iteration_is_shown_with_its_stop_condition(cli):
+    document = json.loads(cli("--offline", "--json", "--debug-iterations", SAN_FRANCISCO).stdout)
+
+    iterations = document["_iteration_documents"]
+    assert [sorted(entry) for entry in iterations] == [
+        ["child_pipeline_output", "iteration", "stop_condition_evaluation"]
+    ] * 2
+    assert [entry["stop_condition_evaluation"] for entry in iterations] == [False, True]
+    assert len(iterations[0]["child_pipeline_output"]["tool_outputs"]) == 2
+
+
 @pytest.mark.parametrize(
     ("argv", "stdin"),
     [
