@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assistant_runner.cli.approval import open_terminal, shown, terminal_approver
 from assistant_runner.cli.ask import OUTPUTS, Rendering, print_event, print_json
 from assistant_runner.cli.edge import run_async
 from assistant_runner.cli.options import RunnerOptions, runner_options
@@ -222,6 +221,8 @@ def wait(
 
 def _decide(repeat_unknown: bool | None, no_input: bool) -> "DecideUnknown | None":
     """How a call is decided on that may or may not have been made; None: it cannot be."""
+    from assistant_runner.cli.approval import open_terminal, shown
+
     terminal = None if repeat_unknown is not None or no_input else open_terminal()
     if repeat_unknown is None and not no_input and terminal is None:
         return None
@@ -321,6 +322,7 @@ def fork(
 async def _with_runner(run: "JournalRun", options: RunnerOptions, rendering: Rendering, work: Any) -> None:
     """Do the work with a runner as the run had it, changed by the flags given now."""
     from assistant_runner.assembly import open_runner
+    from assistant_runner.cli.approval import terminal_approver
     from assistant_runner.cli.progress import Progress
 
     folder = run.about.get("folder") or "."

@@ -155,7 +155,7 @@ def test_help_costs_no_heavy_import():
         "from assistant_runner.cli.edge import run_edge\n"
         "from assistant_runner.cli.main import app\n"
         "run_edge(app, ['--help'])\n"
-        "heavy = {'openai', 'httpx', 'starlette', 'bs4', 'jsonschema'}\n"
+        "heavy = {'asyncio', 'openai', 'httpx', 'starlette', 'bs4', 'jsonschema'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
 
