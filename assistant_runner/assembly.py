@@ -132,7 +132,8 @@ async def open_runner(loaded: LoadedSettings, *, approve: Approve | None = None)
     """
     cwd = Path.cwd()
     notices: list[str] = []
-    spec, note = find_spec(loaded.settings.assistant, cwd=cwd, environ=loaded.environ)
+    named, profile = loaded.settings.assistant, loaded.settings.profile
+    spec, note = find_spec(named, cwd=cwd, environ=loaded.environ, profile=profile)
     if spec is not None:
         loaded = lay_assistant_file(loaded, str(spec.source), spec.settings_layer())
         notices += [note] if note else []
@@ -527,7 +528,8 @@ class AssembledRunner:
         return tuple(choose_tools(tools, question.prompt, limit=MOST_RUN_TOOLS - hosted, keep=keep))
 
     async def _open_shelf(self, reference: str) -> Shelf:
-        spec, _ = find_spec(reference, cwd=Path.cwd(), environ=self._loaded.environ)
+        profile = self._loaded.settings.profile
+        spec, _ = find_spec(reference, cwd=Path.cwd(), environ=self._loaded.environ, profile=profile)
         if spec is None:
             return Shelf(self._shelf.toolbox, self._shelf.gate)
         opening = open_spec_tools(spec, environ=self._loaded.environ, folder=_tools_folder(self._loaded))

@@ -62,6 +62,7 @@ class Settings(BaseModel):
     model_aliases: dict[str, str] = {}
 
     assistant: str | None = None
+    profile: str | None = None
     tools: tuple[str, ...] | None = None
     tools_folder: str | None = None
     tools_searched_above: int = 40

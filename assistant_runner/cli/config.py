@@ -35,7 +35,12 @@ def show(
 
     cwd = Path.cwd()
     loaded = load_settings({}, environ=os.environ, cwd=cwd)
-    spec, _ = find_spec(assistant or loaded.settings.assistant, cwd=cwd, environ=os.environ, profile=profile)
+    spec, _ = find_spec(
+        assistant or loaded.settings.assistant,
+        cwd=cwd,
+        environ=os.environ,
+        profile=profile or loaded.settings.profile,
+    )
     if spec is not None:
         loaded = lay_assistant_file(loaded, str(spec.source), spec.settings_layer())
     values: dict[str, Any] = loaded.settings.model_dump(mode="json")

@@ -24,6 +24,9 @@ class RunnerOptions:
     assistant: Annotated[
         str | None, typer.Option("--assistant", "-a", help="Assistant: a file, a name or an id.")
     ] = None
+    profile: Annotated[
+        str | None, typer.Option("--profile", help="A profile of the assistant file.", metavar="NAME")
+    ] = None
     tool: Annotated[
         list[str] | None,
         typer.Option("--tool", "-t", help="A tool by name, path.py:name or package.module:name. Repeatable."),
@@ -141,6 +144,7 @@ class RunnerOptions:
             raise UsageError("--no-tools and --tool exclude each other", remedy="choose one")
         flags = {
             "assistant": self.assistant,
+            "profile": self.profile,
             "tools": () if self.no_tools else tuple(self.tool) if self.tool else None,
             "backend": self.backend,
             "engine": self.engine,

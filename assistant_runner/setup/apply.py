@@ -43,7 +43,9 @@ from assistant_runner.wire.files import (
 from assistant_runner.wire.tools import ChunkingStrategy, StaticChunking
 
 BATCH_SIZE = 100
-UPLOADS_AT_ONCE = 4
+UPLOADS_AT_ONCE = 8
+UPLOADS_A_GROUP = 64
+"""Uploads between two writings of the lock: after a kill, so many are looked for on the backend."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.05, 1.0
 
 
@@ -137,14 +139,14 @@ class Applier:
                 plan.files[one.key] = record.id
             else:
                 missing.append(one)
-        for start in range(0, len(missing), UPLOADS_AT_ONCE):
-            group = missing[start : start + UPLOADS_AT_ONCE]
+        for start in range(0, len(missing), UPLOADS_A_GROUP):
+            group = missing[start : start + UPLOADS_A_GROUP]
             for one in group:
                 self.records.pending.setdefault(f"upload {one.key}", int(self.now()))
             self.lock.save()
-            results = await asyncio.gather(
-                *(self._upload_one(one, plan) for one in group), return_exceptions=True
-            )
+            slots = asyncio.Semaphore(UPLOADS_AT_ONCE)
+            uploads = (self._upload_one(one, plan, slots) for one in group)
+            results = await asyncio.gather(*uploads, return_exceptions=True)
             self.lock.save()
             for error in results:
                 if isinstance(error, BaseException):
@@ -152,7 +154,11 @@ class Applier:
             self.report(Progress("uploading", plan.spec.name, start + len(group), len(missing)))
         self._note_users(plan)
 
-    async def _upload_one(self, one: LocalFile, plan: AssistantPlan) -> None:
+    async def _upload_one(self, one: LocalFile, plan: AssistantPlan, slots: asyncio.Semaphore) -> None:
+        async with slots:
+            await self._upload_now(one, plan)
+
+    async def _upload_now(self, one: LocalFile, plan: AssistantPlan) -> None:
         content = await asyncio.to_thread(one.path.read_bytes)
         if hashlib.sha256(content).hexdigest() != one.sha256:
             raise ConfigurationError(f"{one.path} changed while it was applied", remedy="apply again")

@@ -8,10 +8,12 @@ GET for a single known one), and for assistants with files one list of files and
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 from typing import Any, Literal, TypeVar
 
 from assistant_runner.backends.base import Backend
 from assistant_runner.errors import ConfigurationError, NotFound, RequestRejected
+from assistant_runner.service.engines.catalog import retirement_of
 from assistant_runner.setup.desired import (
     RESETS,
     WIRE_FIELDS,
@@ -48,7 +50,7 @@ class PlanOptions:
     """`default_model`: for files without one. `adopt`: the id to take over instead of a new one.
 
     `new`: never take over an assistant by its name. `recreate`: make again what the lock names and the
-    backend no longer has.
+    backend no longer has. `today`: the day by which models are told to leave; None is today.
     """
 
     define: Definitions = no_definitions
@@ -57,6 +59,7 @@ class PlanOptions:
     adopt: str | None = None
     new: bool = False
     recreate: bool = False
+    today: date | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,12 +283,16 @@ async def make_plan(
         for spec in specs
     ]
     snapshot = await observe(backend, specs, records)
+    today = options.today or datetime.now(UTC).date()
     plans = []
     for spec, fields, (search, interpreter) in zip(specs, wanted, local, strict=True):
         one = _place(spec, fields, records, snapshot, options, backend.label)
         one.search, one.interpreter = search, interpreter
         await _plan_files(backend, one, records, snapshot)
         _plan_fields(one, records.assistants.get(spec.identity))
+        retirement = retirement_of(fields["model"])
+        if retirement:
+            one.notes.append(retirement.words(today))
         plans.append(one)
     keep = {spec.identity for spec in specs}
     orphans = {k: r for k, r in records.assistants.items() if k not in keep and r.file in files}
@@ -446,6 +453,9 @@ def _plan_store(plan: AssistantPlan, records: BackendRecords, snapshot: Snapshot
     options = store_options(entry)
     record = records.stores.get(plan.spec.identity)
     by_id = {one.id: one for one in snapshot.stores if one.status != "expired"}
+    expired = {one.id for one in snapshot.stores if one.status == "expired"}
+    if record and record.id in expired:
+        return StorePlan(None, options, replaces=record.id)
     if record and record.id in by_id:
         if record.options in (options, ""):
             return StorePlan(record.id, options)

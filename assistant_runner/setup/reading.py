@@ -344,8 +344,9 @@ def _function(node: Node, at: KeyPath, problems: list[Problem], *, fix_schemas: 
         if fix_schemas:
             entry = entry.model_copy(update={"parameters": make_strict(entry.parameters)})
         for one in check_strict(entry.parameters or {}):
-            key = dotted((*at, "parameters")) + _below(one.path)
-            problems.append(Problem(node.place, key, f"function {entry.name}: {one.message}"))
+            where: KeyPath = ("parameters", *one.parts)
+            place = place_of(node, where)
+            problems.append(Problem(place, dotted((*at, *where)), f"function {entry.name}: {one.message}"))
     return ToolUse("function", entry, node.place, dotted(at))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assistant_runner.errors import UsageError
+from assistant_runner.service.engines.catalog import DEFAULT_MODEL
 
 _TEXT = """\
 # An assistant as code. Check it:  assistant-runner assistant plan
@@ -33,7 +34,7 @@ instructions: {instructions}
 
 # What differs elsewhere, chosen with --profile prod:
 # profiles:
-#   prod: {{model: gpt-5}}
+#   prod: {{model: gpt-6.1-sol}}
 """
 
 
@@ -42,7 +43,7 @@ class Answers:
     """What a new file should say. `files`: paths and globs for file_search."""
 
     name: str
-    model: str = "gpt-5-mini"
+    model: str = DEFAULT_MODEL
     instructions: str = "Answer with the tools you have."
     tools: tuple[str, ...] = ("get_weather",)
     files: tuple[str, ...] = ()

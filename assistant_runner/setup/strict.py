@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from assistant_runner.setup.document import KeyPath, Written, dotted, settle
+
 MAX_DEPTH = 10
 REFUSED = (
     "allOf",
@@ -26,17 +28,22 @@ REFUSED = (
 
 @dataclass(frozen=True, slots=True)
 class StrictProblem:
-    """`path` below the schema, such as `properties.place.properties.geo`; "" is the root."""
+    """`parts`: the keys and indexes from the schema down to the place; none at the root."""
 
-    path: str
+    parts: KeyPath
     message: str
+
+    @property
+    def path(self) -> str:
+        """Dotted: `properties.place.properties.geo`; "" is the root."""
+        return dotted(self.parts)
 
 
 def check_strict(schema: Mapping[str, Any]) -> list[StrictProblem]:
     """Every place where the schema is not strict; empty if the API would take it."""
     problems: list[StrictProblem] = []
     if not _is_object(schema) or "anyOf" in schema:
-        problems.append(StrictProblem("", "the root must be an object (type: object, no anyOf)"))
+        problems.append(StrictProblem((), "the root must be an object (type: object, no anyOf)"))
     for path, depth, node in _nodes(schema):
         problems += [
             StrictProblem(path, f"strict mode does not know {word!r}") for word in REFUSED if word in node
@@ -48,7 +55,7 @@ def check_strict(schema: Mapping[str, Any]) -> list[StrictProblem]:
     return problems
 
 
-def _object_problems(path: str, node: Mapping[str, Any]) -> Iterator[StrictProblem]:
+def _object_problems(path: KeyPath, node: Mapping[str, Any]) -> Iterator[StrictProblem]:
     if node.get("additionalProperties") is not False:
         yield StrictProblem(path, "an object needs additionalProperties: false")
     properties = node.get("properties") or {}
@@ -56,7 +63,7 @@ def _object_problems(path: str, node: Mapping[str, Any]) -> Iterator[StrictProbl
     for name in properties:
         if name not in required:
             yield StrictProblem(
-                f"{path}.properties.{name}".lstrip("."),
+                (*path, "properties", name),
                 f"{name} is optional, which strict mode does not know: either list it in required"
                 f" and let it be null (type: [..., 'null']), or set strict: false",
             )
@@ -110,8 +117,6 @@ def text_enums(schema: Any) -> Any:
 
     `enum: [SE, NO, 1.10]` below `type: string` holds three texts (case-080).
     """
-    from assistant_runner.setup.document import Written, settle
-
     if isinstance(schema, list):
         return [text_enums(one) for one in schema]
     if not isinstance(schema, dict):
@@ -151,7 +156,7 @@ def _is_object(node: Mapping[str, Any]) -> bool:
     )
 
 
-def _nodes(schema: Any, path: str = "", depth: int = 1) -> Iterator[tuple[str, int, dict[str, Any]]]:
+def _nodes(schema: Any, path: KeyPath = (), depth: int = 1) -> Iterator[tuple[KeyPath, int, dict[str, Any]]]:
     """Every schema below (and with) this one: path, level of nesting, the node itself."""
     if not isinstance(schema, dict) or depth > MAX_DEPTH + 5:
         return
@@ -160,11 +165,11 @@ def _nodes(schema: Any, path: str = "", depth: int = 1) -> Iterator[tuple[str, i
         group = schema.get(word)
         if isinstance(group, dict):
             for name, one in group.items():
-                yield from _nodes(one, f"{path}.{word}.{name}".lstrip("."), depth + 1)
+                yield from _nodes(one, (*path, word, name), depth + 1)
     for word in ("items", "additionalProperties", "not", "if", "then", "else"):
-        yield from _nodes(schema.get(word), f"{path}.{word}".lstrip("."), depth + (word == "items"))
+        yield from _nodes(schema.get(word), (*path, word), depth + (word == "items"))
     for word in ("anyOf", "allOf", "oneOf", "prefixItems"):
         group = schema.get(word)
         if isinstance(group, list):
             for index, one in enumerate(group):
-                yield from _nodes(one, f"{path}.{word}[{index}]".lstrip("."), depth)
+                yield from _nodes(one, (*path, word, index), depth)

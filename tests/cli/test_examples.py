@@ -1,7 +1,6 @@
 """The worked examples run offline, as their first lines say."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -9,16 +8,14 @@ from assistant_runner.setup.starting import example_names
 
 
 @pytest.fixture
-def example(cli, monkeypatch, tmp_path: Path):
+def example(cli):
     """An example, copied by `init --example` and applied; then asked."""
 
     def ask(name: str, prompt: str, *argv: str, profile: str | None = "offline"):
         assert cli("assistant", "init", "--example", name).status == 0
         applied = cli("assistant", "apply")
         assert applied.status == 0, applied.stderr
-        if profile:
-            monkeypatch.setenv("ASSISTANT_RUNNER_PROFILE", profile)
-        outcome = cli(prompt, "--json", *argv)
+        outcome = cli(*(["--profile", profile] if profile else []), prompt, "--json", *argv)
         assert outcome.status == 0, outcome.stderr
         return json.loads(outcome.stdout)
 
@@ -48,18 +45,21 @@ def test_s1_5_wildfire_searches_the_file_on_the_backend_and_cites_it(example):
     assert document["tool_calls"] == []
 
 
-def test_deploy_does_nothing_without_a_person_and_deploys_once_with_a_yes(example, cli, tmp_path):
-    document = example("deploy", "Deploy the backend, tag v1.2.3, to production.")
-    [tags, deploy] = document["tool_calls"]
+def test_deploy_does_nothing_without_a_person_and_deploys_once_with_a_yes(cli, tmp_path):
+    question = ("Deploy the backend, tag v1.2.3, to production.", "--profile", "offline", "--json")
+    cli("assistant", "init", "--example", "deploy")
+
+    alone = cli(*question)
+    there = (tmp_path / "deployments.log").exists()
+    approved = cli(*question, "--approve", "deploy_backend")
+
+    assert alone.status == 7
+    assert "deploy_backend needs an approval" in alone.stderr
+    assert not there
+    assert approved.status == 0, approved.stderr
+    [tags, deploy] = json.loads(approved.stdout)["tool_calls"]
     assert tags["output"] == {"tags": ["v1.2.3", "v1.2.2", "v1.2.1"]}
-    assert deploy["is_error"]
-    assert not (tmp_path / "deployments.log").exists()
-
-    path = tmp_path / "assistant.yaml"
-    path.write_text(path.read_text().replace("deny: ['*delete*']", "allow: [deploy_backend]"))
-    allowed = json.loads(cli("Deploy it.", "--json").stdout)
-
-    assert allowed["tool_calls"][1]["output"]["status"] == "deployed"
+    assert deploy["output"]["status"] == "deployed"
     assert (tmp_path / "deployments.log").read_text() == "v1.2.3 production\n"
 
 

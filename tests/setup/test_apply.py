@@ -1,6 +1,7 @@
 """Apply: what is made, what is left alone, and that nothing is made twice however it is cut off."""
 
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from assistant_runner.setup.load import load_assistant_file
 from assistant_runner.setup.lock import LOCK_NAME, read_lock
 from assistant_runner.setup.plan import PlanOptions
 from assistant_runner.wire.assistants import AssistantCreate
+from assistant_runner.wire.files import FileBatchCreate
 from tests.setup.memory import Killed, MemoryBackend
 
 TOWN = """\
@@ -260,3 +262,64 @@ async def test_prune_removes_what_is_no_longer_in_the_file_and_nothing_else(back
     await apply(backend, write("assistants: {A: {model: m}}\n"), prune=True)
 
     assert sorted(one.name for one in backend.assistants.values()) == ["A", "Other"]
+
+
+async def test_an_expired_store_is_made_again_and_the_old_one_goes(backend, write, tmp_path):
+    files_of(tmp_path, a_txt="one", data_csv="1")
+    path = write(WITH_FILES)
+    await apply(backend, path)
+    [old] = backend.stores
+    backend.stores[old] = backend.stores[old].model_copy(update={"status": "expired"})
+
+    [done] = await apply(backend, path)
+
+    [new] = backend.stores
+    assert new != old
+    shown = backend.assistants[done.assistant_id].tool_resources
+    assert shown.file_search.vector_store_ids == [new]
+    assert backend.calls.count("upload_file") == 2
+
+
+async def test_other_chunks_need_another_store_and_no_second_upload(backend, write, tmp_path):
+    files_of(tmp_path, a_txt="one", data_csv="1")
+    await apply(backend, write(WITH_FILES))
+    [old] = backend.stores
+
+    chunks = "max_num_results: 5, chunking: {size: 400, overlap: 100}"
+    await apply(backend, write(WITH_FILES.replace("max_num_results: 5", chunks)))
+
+    [new] = backend.stores
+    assert new != old
+    assert backend.calls.count("upload_file") == 2
+
+
+async def test_a_model_that_leaves_is_told_in_the_plan(backend, write, tmp_path):
+    [done] = await apply(backend, write("name: x\nmodel: gpt-4o\n"), today=date(2027, 1, 1))
+
+    assert done.plan.notes == ["gpt-4o leaves the OpenAI API on 2027-01-14; use gpt-6-luna instead."]
+
+
+async def test_file_search_that_is_taken_out_takes_its_store_and_files_with_it(backend, write, tmp_path):
+    files_of(tmp_path, a_txt="one", data_csv="1")
+    await apply(backend, write(WITH_FILES))
+
+    [done] = await apply(backend, write("name: Wildfire\nmodel: gpt-5-mini\n"))
+
+    assert (backend.stores, backend.files) == ({}, {})
+    shown = backend.assistants[done.assistant_id]
+    assert shown.tools == []
+    assert shown.tool_resources.file_search.vector_store_ids == []
+
+
+async def test_files_of_others_in_our_store_are_left_alone(backend, write, tmp_path):
+    files_of(tmp_path, a_txt="one", data_csv="1")
+    path = write(WITH_FILES)
+    await apply(backend, path)
+    [store] = backend.stores
+    foreign = await backend.upload_file(filename="theirs.txt", content=b"x")
+    await backend.create_file_batch(store, FileBatchCreate(files=[{"file_id": foreign.id}]))
+
+    [done] = await apply(backend, path)
+
+    assert foreign.id in backend.inside[store]
+    assert any(foreign.id in note for note in done.plan.notes)

@@ -273,3 +273,28 @@ def test_a_missing_file_has_a_remedy(tmp_path):
         load_assistant_file(tmp_path / "assistant.yml", environ={})
 
     assert "init" in caught.value.remedy
+
+
+def test_a_schema_that_is_not_strict_is_named_where_it_stands(load):
+    with pytest.raises(FileInvalid) as caught:
+        load(
+            """\
+name: x
+model: m
+tools:
+  - type: function
+    function:
+      name: go
+      strict: true
+      parameters:
+        type: object
+        additionalProperties: false
+        required: []
+        properties:
+          units: {type: string}
+"""
+        )
+
+    [problem] = caught.value.problems
+    assert (problem.place.line, problem.place.column) == (13, 11)
+    assert problem.key == "tools[0].function.parameters.properties.units"

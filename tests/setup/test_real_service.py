@@ -163,6 +163,19 @@ async def test_a_killed_process_leaves_what_the_next_one_finishes(tmp_path, path
 
 
 KINDS = ("assistants", "vector_stores", "files")
+
+
+async def test_two_applies_at_once_make_one_of_everything(tmp_path):
+    write(tmp_path)
+    async with running() as service:
+        command = ("-m", "assistant_runner", "assistant", "apply", "--backend", f"{service.url}/v1")
+        both = await asyncio.gather(run(tmp_path, *command), run(tmp_path, *command))
+
+        assert [status for status, _ in both] == [0, 0], both
+        found = [(await service.get(f"/{kind}")).json()["data"] for kind in KINDS]
+    assert [len(one) for one in found] == [1, 1, 3]
+
+
 TEXTS = st.text(st.characters(exclude_categories=("Cs", "Cc"), include_characters="\n\t"), max_size=40)
 NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=20).filter(str.strip)
 SCHEMAS = st.fixed_dictionaries(
