@@ -1,6 +1,5 @@
 """`assistant-runner tools`: list, show, schema, lint, call, new, convert."""
 
-import asyncio
 import json
 import os
 import sys
@@ -9,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from assistant_runner.cli.edge import run_async
 
 if TYPE_CHECKING:
     from assistant_runner.settings import LoadedSettings
@@ -119,7 +120,7 @@ def call(
         raise ToolStopped(given.reason, remedy=f"assistant-runner tools schema {name}")
     if loaded.settings.offline:
         typer.echo("offline: replies are recordings", err=True)
-    outcome = asyncio.run(_call(tool, given, loaded, question))
+    outcome = run_async(_call(tool, given, loaded, question))
     for note in outcome.notes:
         typer.echo(f"note: {note}", err=True)
     if raw and (document := _raw_document(tool, given, outcome)) is not None:
