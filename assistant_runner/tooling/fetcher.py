@@ -23,6 +23,7 @@ from typing import Any
 import httpcore
 import httpx
 
+from assistant_runner.errors import ConfigurationError
 from assistant_runner.retries import wait_hint
 from assistant_runner.tooling.contract import ToolFailure
 
@@ -74,14 +75,26 @@ def guarded_client(
 ) -> httpx.AsyncClient:
     """A client for tools. `allow_hosts`: hosts that may be private and on any port, as names, globs
     or addresses, with `:port` for that port alone. `max_bytes`: of one reply, decompressed. `cache`: the
-    SQLite file of an HTTP cache (RFC 9111, private); errors are never kept (case-098)."""
+    SQLite file of an HTTP cache (RFC 9111, private); errors are never kept (case-098). `ca_file`: an
+    authority that is trusted beside the public ones; ConfigurationError if it cannot be read."""
+    if ca_file:
+        _check_ca_file(ca_file)
     guard = AddressGuard(allow_hosts, resolve=resolve)
-    verify: Any = ssl.create_default_context(cafile=ca_file) if ca_file else True
-    transport: httpx.AsyncBaseTransport = GuardedTransport(guard, verify=verify, max_bytes=max_bytes)
+    transport: httpx.AsyncBaseTransport = GuardedTransport(guard, ca_file=ca_file, max_bytes=max_bytes)
     return GuardedClient(
         transport=transport if cache is None else _cached(transport, cache),
         timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 10.0)),
     )
+
+
+def _check_ca_file(path: str) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=path)
+    except (OSError, ssl.SSLError) as error:
+        words = getattr(error, "strerror", None) or str(error)
+        raise ConfigurationError(
+            f"ca_file {path}: {words}", remedy="name a file with certificates in PEM form", path=path
+        ) from None
 
 
 def _cached(transport: httpx.AsyncBaseTransport, path: Path) -> httpx.AsyncBaseTransport:
@@ -253,18 +266,13 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
 class GuardedTransport(httpx.AsyncBaseTransport):
     """httpx's own transport over a guarded network, with replies limited while they are read."""
 
-    def __init__(self, guard: AddressGuard, *, verify: Any = True, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self, guard: AddressGuard, *, ca_file: str | None = None, max_bytes: int = MAX_BYTES
+    ) -> None:
         self._guard = guard
         self._max_bytes = max_bytes
-        self._inner = httpx.AsyncHTTPTransport(verify=verify, trust_env=False)
-        context = verify if isinstance(verify, ssl.SSLContext) else httpx.create_ssl_context(verify=verify)
-        self._inner._pool = httpcore.AsyncConnectionPool(
-            ssl_context=context,
-            max_connections=50,
-            max_keepalive_connections=10,
-            keepalive_expiry=10.0,
-            network_backend=GuardedBackend(guard),
-        )
+        self._ca_file = ca_file
+        self._opened: httpx.AsyncHTTPTransport | None = None
         self._turns: dict[str, asyncio.Semaphore] = {}
         self._open_at: dict[str, float] = {}
 
@@ -275,7 +283,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         deadline = time.monotonic() + WHOLE_REPLY_S
         turn = self._turns.setdefault(request.url.host, asyncio.Semaphore(CONNECTIONS_PER_HOST))
         async with turn:
-            response = await self._inner.handle_async_request(request)
+            response = await self._open().handle_async_request(request)
         self._note_pause(request.url.host, response)
         coding = response.headers.get("content-encoding", "identity").strip().lower()
         if coding not in ("", "identity", "gzip", "x-gzip", "deflate"):
@@ -313,8 +321,25 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         if hint_s:
             self._open_at[host] = time.monotonic() + hint_s
 
+    def _open(self) -> httpx.AsyncHTTPTransport:
+        """httpx's transport over our network, made when first needed: certificates take a while to load."""
+        if self._opened is None:
+            context = httpx.create_ssl_context()
+            if self._ca_file:
+                context.load_verify_locations(cafile=self._ca_file)
+            self._opened = httpx.AsyncHTTPTransport(verify=context, trust_env=False)
+            self._opened._pool = httpcore.AsyncConnectionPool(
+                ssl_context=context,
+                max_connections=50,
+                max_keepalive_connections=10,
+                keepalive_expiry=10.0,
+                network_backend=GuardedBackend(self._guard),
+            )
+        return self._opened
+
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        if self._opened is not None:
+            await self._opened.aclose()
 
 
 class LimitedStream(httpx.AsyncByteStream):

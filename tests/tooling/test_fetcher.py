@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from assistant_runner.errors import ConfigurationError
 from assistant_runner.tooling import fetcher
 from assistant_runner.tooling.contract import ToolFailure
 from assistant_runner.tooling.fetcher import AddressGuard, AddressRefused, guarded_client, why_refused
@@ -296,6 +297,16 @@ async def test_the_environments_proxy_is_not_used(monkeypatch: pytest.MonkeyPatc
         reply = await http.get(server.url)
 
     assert "direct" in reply.text
+
+
+@pytest.mark.parametrize("text", [None, "no certificate"], ids=["missing", "no-pem"])
+def test_an_authority_that_cannot_be_read_is_a_fault_of_the_settings(text: str | None, tmp_path: Path):
+    path = tmp_path / "ca.pem"
+    if text is not None:
+        path.write_text(text)
+
+    with pytest.raises(ConfigurationError, match=r"ca\.pem"):
+        guarded_client(ca_file=str(path))
 
 
 class TestPoliteness:
