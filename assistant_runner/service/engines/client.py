@@ -357,7 +357,8 @@ def _from_status(error: openai.APIStatusError, endpoint: Endpoint, model: str) -
 
 
 def _refused_parameter(param: str, code: str, words: str) -> str | None:
-    if code in {"invalid_encrypted_content", "previous_response_not_found"}:
+    unpaired = words.startswith(("No tool output found", "No tool call found"))
+    if unpaired or code in {"invalid_encrypted_content", "previous_response_not_found"}:
         return "carry"
     if param in DROPPABLE and code in {"unsupported_parameter", "unsupported_value", "unknown_parameter", ""}:
         return param

@@ -12,6 +12,7 @@ from typing import Any
 
 from assistant_runner.service.engines.base import (
     Abilities,
+    BuiltinCall,
     CallDelta,
     Finish,
     TextDelta,
@@ -23,18 +24,25 @@ from assistant_runner.service.engines.base import (
 )
 from assistant_runner.service.engines.planning.arguments import Output
 from assistant_runner.service.engines.planning.arithmetic import find_arithmetic
-from assistant_runner.service.engines.planning.compose import compose, decode
+from assistant_runner.service.engines.planning.compose import compose, decode, found_in_files
 from assistant_runner.service.engines.planning.matching import Candidate
 from assistant_runner.service.engines.planning.plan import Plan, PlannedCall, forced_call, make_plan
 from assistant_runner.service.engines.planning.summary import split_prompt, summarise
 from assistant_runner.service.engines.planning.text import Text
 from assistant_runner.wire.runs import Usage
-from assistant_runner.wire.tools import FunctionTool, NamedToolChoice
+from assistant_runner.wire.tools import FileSearchTool, FunctionTool, NamedToolChoice
 
 TASK_KEY = "assistant_runner.task"
 CHARACTERS_PER_TOKEN = 4
 WORDS_PER_DELTA = 6
 NAMES_SHOWN = 6
+EARLIER_KEPT = 3
+LONGEST_QUESTION = 4000
+"""Characters of a question that are looked at: of a longer one its beginning and its end."""
+FILE_WORDS = re.compile(
+    r"\b(?:files?|documents?|pdfs?|uploaded|attached|attachments?|datei(?:en)?|dokumente?|documenti?|pliku?)\b|文件",
+    re.IGNORECASE,
+)
 
 
 class PlannerEngine:
@@ -69,8 +77,13 @@ class PlannerEngine:
             for event in _say(request, summarise(body, asked)):
                 yield event
             return
+        question = _shortened(question)
         outputs = _outputs(request)
         calls, plan = _plan(request, question, earlier, outputs)
+        if _wants_files(request, question, outputs, plan):
+            yield BuiltinCall("file_search", {"query": question})
+            yield Finish("tool_calls", _usage(request, len(question)))
+            return
         if calls:
             written = 0
             for index, call in enumerate(calls):
@@ -97,7 +110,15 @@ def _question(request: TurnRequest) -> tuple[str, list[str]]:
             latest = []
     if not latest and texts:
         latest = [texts.pop()]
-    return "\n".join(latest).strip(), texts
+    return "\n".join(latest).strip(), [_shortened(text) for text in texts[-EARLIER_KEPT:]]
+
+
+def _shortened(question: str) -> str:
+    """A question of a length that rules can be held against."""
+    if len(question) <= LONGEST_QUESTION:
+        return question
+    half = LONGEST_QUESTION // 2
+    return f"{question[:half]}\n{question[-half:]}"
 
 
 def _outputs(request: TurnRequest) -> list[Output]:
@@ -143,6 +164,17 @@ def _plan(
     return (calls if request.parallel_tool_calls else calls[:1]), plan
 
 
+def _wants_files(request: TurnRequest, question: str, outputs: Sequence[Output], plan: Plan) -> bool:
+    """True if the run's files were not searched yet and the question names files, or is not understood."""
+    offered = any(isinstance(tool, FileSearchTool) for tool in request.tools)
+    if not offered or request.tool_choice == "none" or any(o.name == "file_search" for o in outputs):
+        return False
+    if isinstance(request.tool_choice, NamedToolChoice):
+        return request.tool_choice.type == "file_search"
+    open_questions = [s for s in plan.not_understood if Text(s).sentences[0].is_request]
+    return FILE_WORDS.search(question) is not None or any(not find_arithmetic(s) for s in open_questions)
+
+
 def _requests(question: str) -> list[str]:
     return [s.text for s in Text(question).sentences if not s.is_greeting and re.search(r"\w", s.text)]
 
@@ -153,6 +185,8 @@ def _answer(question: str, outputs: Sequence[Output], plan: Plan, request: TurnR
     lines += [f"{solved}." for _, solved in sums]
     solved_sentences = {sentence for sentence, _ in sums}
     unanswered = [sentence for sentence in plan.not_understood if sentence not in solved_sentences]
+    if any(output.name == "file_search" and found_in_files(output) for output in outputs):
+        unanswered = []
     for tool, parameter in plan.missing:
         lines.append(f"To use {tool} I need its {parameter.replace('_', ' ')}, and I did not find it.")
     if unanswered and (lines or any(Text(s).sentences[0].is_request for s in unanswered)):

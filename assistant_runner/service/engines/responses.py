@@ -24,7 +24,9 @@ from assistant_runner.service.engines.base import (
     Notice,
     RefusalDelta,
     TextDelta,
+    TurnCall,
     TurnEvent,
+    TurnItem,
     TurnMessage,
     TurnOutput,
     TurnRequest,
@@ -57,7 +59,8 @@ from assistant_runner.wire.tools import (
 
 SMALLEST_LIMIT = 16
 """`max_output_tokens` below this is refused (responses reference, sections 2 and 9)."""
-KEPT_ITEMS = frozenset({"reasoning", "mcp_list_tools", "mcp_approval_request", "compaction"})
+HOSTED_ITEMS = frozenset({"file_search_call", "code_interpreter_call", "web_search_call", "mcp_call"})
+KEPT_ITEMS = HOSTED_ITEMS | {"reasoning", "mcp_list_tools", "mcp_approval_request", "compaction"}
 HOSTED = frozenset({"code_interpreter", "file_search"})
 
 
@@ -171,7 +174,7 @@ def responses_body(
         body["previous_response_id"] = previous
         body["input"] = _input(request.items[int(carry.get("sent", 0)) :], {}, outputs_only=True)
     else:
-        body["input"] = _input(request.items, carry.get("kept") or {})
+        body["input"] = _input(_without_hosted(request), carry.get("kept") or {})
     if request.instructions.strip():
         body["instructions"] = request.instructions
     tools = [_tool(tool, request) for tool in request.tools]
@@ -228,6 +231,25 @@ def _input(
         else:
             found.append(_message(block))
     return found
+
+
+def _without_hosted(request: TurnRequest) -> list[TurnItem]:
+    """The items less the calls that the provider ran: it gets those back as its own items."""
+    hosted = {
+        item.id
+        for item in request.items
+        if isinstance(item, TurnCall) and item.type != "function" and _is_hosted(item.type, request)
+    }
+    return [
+        item
+        for item in request.items
+        if not (isinstance(item, TurnCall) and item.id in hosted)
+        and not (isinstance(item, TurnOutput) and item.tool_call_id in hosted)
+    ]
+
+
+def _is_hosted(kind: str, request: TurnRequest) -> bool:
+    return any(tool.type == kind for tool in request.tools if not isinstance(tool, FunctionTool))
 
 
 def _output(output: TurnOutput) -> dict[str, Any]:
@@ -381,7 +403,11 @@ class ResponsesReader:
             elif not self._written.get(key):
                 yield from self._arguments(key, "{}")
         elif kind in KEPT_ITEMS:
-            kept = {name: value for name, value in item.items() if value is not None and name != "status"}
+            kept = {
+                name: value
+                for name, value in item.items()
+                if value is not None and (name, kind) != ("status", "reasoning")
+            }
             if kind != "reasoning" or kept.get("encrypted_content"):
                 self._kept.append(kept)
             if kind == "mcp_approval_request":
@@ -391,10 +417,9 @@ class ResponsesReader:
                     str(item.get("name")),
                     str(item.get("arguments") or "{}"),
                 )
-        else:
-            activity = activity_of(item)
-            if activity is not None:
-                yield HostedActivity(activity)
+        activity = activity_of(item)
+        if activity is not None:
+            yield HostedActivity(activity)
 
     def _refuse(self, error: Any) -> None:
         body = error if isinstance(error, Mapping) else {"message": str(error)}

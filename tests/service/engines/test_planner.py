@@ -1,5 +1,6 @@
 """The planner: the four kinds of question over any tools, no false calls, honest answers."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from assistant_runner.service.engines.base import TextDelta, TurnCall, TurnOutput
+from assistant_runner.service.engines.base import BuiltinCall, TextDelta, TurnCall, TurnOutput
 from assistant_runner.service.engines.planner import PlannerEngine
 from assistant_runner.wire.tools import (
+    FileSearchTool,
     FunctionDefinition,
     FunctionName,
     FunctionTool,
@@ -460,3 +462,54 @@ async def test_the_same_question_gives_the_same_calls_each_time():
     second = await play(PlannerEngine(), request(LEAD, tools=SHIPPED))
 
     assert first.calls == second.calls
+
+
+@pytest.mark.parametrize(
+    ("question", "searched"),
+    [
+        ("What does the uploaded document say of ferries?", True),
+        ("Who wrote Hamlet?", True),
+        ("What is 2 plus 2?", False),
+        ("What is the weather in Oslo?", False),
+        ("Hello!", False),
+    ],
+)
+async def test_searches_files_for_what_no_tool_answers(question, searched):
+    turn = await play(PlannerEngine(), request(question, tools=[*SHIPPED, FileSearchTool()]))
+
+    assert any(isinstance(event, BuiltinCall) for event in turn.events) is searched
+
+
+async def test_answers_out_of_the_files_with_the_marker_of_the_source():
+    text = "The harbour is old and deep. The ferry leaves at seven every day. Bread is sold at the pier."
+    result = {
+        "marker": "【0:0†port.txt】",
+        "file_id": "file-1",
+        "file_name": "port.txt",
+        "score": 0.9,
+        "content": [{"type": "text", "text": text}],
+    }
+    items = [
+        TurnCall("c", "file_search", '{"query": "x"}', type="file_search"),
+        TurnOutput("c", json.dumps({"results": [result]})),
+    ]
+
+    turn = await play(
+        PlannerEngine(), request("When does the ferry leave?", *items, tools=[FileSearchTool()])
+    )
+
+    assert "The ferry leaves at seven every day." in turn.text
+    assert "【0:0†port.txt】" in turn.text
+    assert "did not understand" not in turn.text
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["What is the weather in Oslo? " * 5000, "a" * 200_000, "Aa " * 60_000, "(1+" * 30_000, "天气" * 50_000],
+    ids=["sentences", "one-word", "names", "arithmetic", "chinese"],
+)
+async def test_a_huge_question_is_answered_in_time(question):
+    async with asyncio.timeout(5):
+        turn = await play(PlannerEngine(), request(question, tools=SHIPPED))
+
+    assert turn.finish is not None

@@ -429,3 +429,33 @@ async def test_the_arguments_of_a_call_are_whole_json_in_the_end():
         turn = await ask(fake, tools=[WEATHER])
 
     assert json.loads(turn.calls[0][1]) == {"city": "Oslo"}
+
+
+async def test_what_the_provider_ran_itself_goes_back_as_its_own_item():
+    code = {
+        "id": "ci_1",
+        "type": "code_interpreter_call",
+        "status": "completed",
+        "container_id": "cntr_1",
+        "code": "print(1)",
+        "outputs": [],
+    }
+    replies = [
+        response_stream(code, call_item("call_a", "get_weather", OSLO)),
+        response_stream(message_item("Done")),
+    ]
+    tools = [WEATHER, CodeInterpreterTool()]
+    async with fake_openai(*replies) as fake:
+        engine = responses_engine(fake, hosted=frozenset({"code_interpreter"}))
+        first = await play(engine, request("Weather?", tools=tools))
+        items = [
+            TurnCall("ci_1", "code_interpreter", "{}", type="code_interpreter"),
+            TurnOutput("ci_1", ""),
+            TurnCall("call_a", "get_weather", OSLO),
+            TurnOutput("call_a", "cold"),
+        ]
+        await play(engine, request("Weather?", *items, tools=tools, turn=1, carry=first.carry))
+        await engine.aclose()
+
+    kinds = [item.get("type", item.get("role")) for item in fake.bodies[1]["input"]]
+    assert kinds == ["user", "code_interpreter_call", "function_call", "function_call_output"]

@@ -202,6 +202,8 @@ def _values(
 def _said(name: str, text: Text) -> str | None:
     """`tag v1.2.3`, `city: Oslo`, `room = "Blue"`: the parameter's own name, then its value."""
     spoken = " ".join(split_name(name))
+    if not spoken:
+        return None
     found = re.search(
         rf"(?<!\w){re.escape(spoken)}\s*(?:[:=]|is\b)\s*(\"[^\"]+\"|[\w./#-]+)", text.value, re.I
     )
@@ -239,7 +241,9 @@ def _number(name: str, kind: str, text: Text, used: set[int], *, needed: bool) -
         for token in text.tokens
         if token.start not in used and (token.kind == "number" or token.lower in NUMBER_WORDS)
     ]
-    beside = re.compile(rf"(?<!\w){re.escape(split_name(name)[-1].rstrip('s'))}", re.I) if name else None
+    words_of_name = split_name(name)
+    last = re.escape(words_of_name[-1].rstrip("s")) if words_of_name else ""
+    beside = re.compile(rf"(?<!\w){last}", re.IGNORECASE) if last else None
     for token in numbers:
         around = text.value[max(0, token.start - len(name) - 3) : token.start] + " "
         around += text.value[token.end : token.end + len(name) + 3]

@@ -25,6 +25,8 @@ def describe(output: Output, question: str = "") -> str:
     if output.error is not None:
         return f"{output.name}{f' for {about}' if about else ''} failed: {output.error.rstrip('.')}."
     value = output.value
+    if output.name == "file_search" and isinstance(value, Mapping) and "results" in value:
+        return _files(output, question)
     if isinstance(value, Mapping):
         weather = _weather(value, about)
         if weather:
@@ -37,6 +39,28 @@ def describe(output: Output, question: str = "") -> str:
     shown = show(value)
     head = f"{label} ({about})" if about else label
     return f"{head[:1].upper()}{head[1:]}: {shown}"
+
+
+def found_in_files(output: Output) -> list[Mapping[str, Any]]:
+    """The results of a file search, best first."""
+    results = output.value.get("results") if isinstance(output.value, Mapping) else None
+    return [result for result in results or () if isinstance(result, Mapping)]
+
+
+def _files(output: Output, question: str) -> str:
+    """What the files say to the question, by extraction, with the marker of the best result."""
+    results = found_in_files(output)
+    if not results:
+        return "The files say nothing about it."
+    texts = [
+        str(part.get("text") or "")
+        for result in results[:3]
+        for part in result.get("content") or ()
+        if isinstance(part, Mapping)
+    ]
+    best = results[0]
+    said = summarise("\n\n".join(texts), question, sentences=2)
+    return f"{best.get('file_name') or 'A file'}: {said} {best.get('marker') or ''}".strip()
 
 
 def show(value: Any) -> str:

@@ -22,6 +22,8 @@ from assistant_runner.wire.tools import FunctionDefinition
 
 DESCRIPTION_WORDS_WANTED = 2
 COVERAGE_WANTED = 0.34
+MOST_EVIDENCE = 60
+"""Places in the text that are looked at for one tool."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,7 @@ def _match_one(text: Text, candidate: Candidate, terms: Sequence[Evidence], aski
         spoken = [item for item in spoken if not _is_negated(text, item)]
         return Match(candidate, spoken, named=True, score=10.0) if spoken else None
     topic = set(candidate.topic)
-    evidence = [item for item in terms if item.term in topic and item.sentence in asking]
+    evidence = [item for item in terms if item.term in topic and item.sentence in asking][:MOST_EVIDENCE]
     hit_terms = {item.term for item in evidence}
     if not hit_terms and candidate.verb is None and _takes_url(candidate):
         addresses = [t for t in text.tokens if t.kind == "url" and t.sentence in asking]

@@ -16,27 +16,27 @@ BOILERPLATE = re.compile(
     re.IGNORECASE,
 )
 SHORTEST, LONGEST = 25, 420
-FENCE = re.compile(
-    r"(?P<mark>`{3,}|~{3,})[^\n]*\n(?P<body>.*?)\n(?P=mark)"
-    r"|<(?P<tag>[a-zA-Z][\w-]*)[^>]*>(?P<inside>.*?)</(?P=tag)>"
-    r"|^<{3,}[^\n]*\n(?P<marked>.*)\n[^\n]*>{3,}\s*$"
-    r"|^(?P<line>[-=#*_]{3,}|[-=#*_<]{3,}[^\n]{0,60}?[-=#*_>]{3,})\s*\n(?P<between>.*?)\n[-=#*_<]{3,}[^\n]{0,60}?$",
-    re.DOTALL | re.MULTILINE,
-)
+FENCES = (("<<<", ">>>"), ("```", "```"), ("~~~", "~~~"))
+"""How the opening line of a fence begins and how its closing line ends."""
+LONGEST_TEXT = 200_000
+"""Characters of a text that are looked at."""
 
 
 def split_prompt(prompt: str) -> tuple[str, str]:
-    """The page's text (the longest fenced block, else all) and the words around it."""
-    best = max(FENCE.finditer(prompt), key=lambda m: len(m.group()), default=None)
-    if best is None:
-        return prompt, ""
-    body = best.group("marked") or best.group("body") or best.group("inside") or best.group("between") or ""
-    return body.strip(), (prompt[: best.start()] + " " + prompt[best.end() :]).strip()
+    """The fenced text of a prompt (all of it if there is no fence) and the words around it."""
+    lines = prompt.split("\n")
+    for opening, closing in FENCES:
+        first = next((n for n, line in enumerate(lines) if line.startswith(opening)), None)
+        last = next((n for n in range(len(lines) - 1, -1, -1) if lines[n].rstrip().endswith(closing)), None)
+        if first is not None and last is not None and last > first:
+            around = lines[:first] + lines[last + 1 :]
+            return "\n".join(lines[first + 1 : last]).strip(), "\n".join(around).strip()
+    return prompt, ""
 
 
 def summarise(text: str, question: str = "", *, sentences: int = 3, characters: int = 700) -> str:
     """Two to five sentences of the text (fewer if it has fewer), plain, in their own order."""
-    found = split_sentences(text)
+    found = split_sentences(text[:LONGEST_TEXT])
     if not found:
         return " ".join(text.split())[:characters]
     words = [_words(sentence) for sentence in found]

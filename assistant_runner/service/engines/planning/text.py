@@ -42,6 +42,8 @@ TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
+LONGEST_CJK = 40
+"""Characters before a Chinese topic word in which its names are looked for."""
 SENTENCE_ENDS = frozenset("?!.;。？！；")
 
 
@@ -181,7 +183,7 @@ def find_cjk_name(text: Text, before: int, since: int) -> Names | None:
     """The name written before a Chinese topic word: `旧金山的天气`."""
     sentence = next((s for s in text.sentences if s.start <= before < s.end), None)
     start = max(since, sentence.start if sentence else 0)
-    piece = text.value[start:before]
+    piece = text.value[max(start, before - LONGEST_CJK) : before]
     run = re.search(r"[A-Za-z0-9\u2e80-\u9fff\uf900-\ufaff、，,]+\s*$", piece)
     if run is None or re.search(r"[\u2e80-\u9fff\uf900-\ufaff]", run.group()) is None:
         return None
