@@ -42,7 +42,7 @@ async def over_service(service: InProcessService) -> AsyncIterator[HttpBackend]:
             timeout=httpx.Timeout(600.0),  # turns of slow models; the run's own deadline is shorter
             trust_env=False,
         )
-        async with HttpBackend(client, label=LABEL) as backend:
+        async with HttpBackend(client, label=LABEL, create_keys=False) as backend:
             yield backend
 
 

@@ -80,6 +80,7 @@ READ_OUT_S = 0.2
 _PLAIN_PATHS = frozenset({"threads/runs", "threads", "assistants"})
 """Paths without ids, whose URLs are put together once: that costs as much as the rest of a request."""
 
+KEYS_SERVED_ONCE = "x-idempotency-key"
 POLL_HINT = "openai-poll-after-ms"
 DEFAULT_VERSIONS: Mapping[Form, str | None] = {
     "openai": None,
@@ -94,9 +95,9 @@ class HttpBackend:
     """A Backend (see base.py) on an `httpx.AsyncClient`, which it owns and closes.
 
     `pacer`, if someone sets it, decides when a request that was refused for its rate goes again.
-    `label` is for people. `extra_query` goes with every request. `idempotent_creates`: the server
-    remembers `Idempotency-Key`, so creates and submissions may be repeated too. `sleep` waits
-    between attempts.
+    `label` is for people. `sleep` waits between attempts. `create_keys`: creates and submissions carry
+    an `Idempotency-Key`; a server that says `x-idempotency-key: supported` is sent them again freely,
+    because it serves each key once.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class HttpBackend:
         form: Form = "openai",
         api_version: str | None = None,
         retries: RetryPolicy | None = None,
-        idempotent_creates: bool = False,
+        create_keys: bool = True,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.pacer: Pacer | None = None
@@ -121,7 +122,8 @@ class HttpBackend:
             self._query["api-version"] = version
         self._headers = BETA if form != "foundry" else {}
         self._retries = retries or RetryPolicy()
-        self._idempotent_creates = idempotent_creates
+        self._create_keys = create_keys
+        self._serves_keys_once = False
         self._sleep = sleep
 
     @property
@@ -369,7 +371,7 @@ class HttpBackend:
                 method, path, query=query, document=document, form_fields=form_fields, files=files, key=key
             )
 
-        key = None if repeatable else uuid.uuid4().hex
+        key = uuid.uuid4().hex if self._create_keys and not repeatable else None
         try:
             return await self._attempts(build, repeatable=repeatable, stream=False)
         except _GoneOnRepeat as gone:
@@ -411,16 +413,17 @@ class HttpBackend:
     async def _attempts(
         self, build: Callable[[], httpx.Request], *, repeatable: bool, stream: bool
     ) -> httpx.Response:
-        free = repeatable or self._idempotent_creates
         attempt = 0
         while True:
             attempt += 1
+            free = repeatable or (self._create_keys and self._serves_keys_once)
             request = build()
             _log_request(request, attempt)
             sent = time.monotonic()
             try:
                 response = await self._client.send(request, stream=True)
                 _log_answer(request, response, time.monotonic() - sent)
+                self._serves_keys_once = KEYS_SERVED_ONCE in response.headers
                 if response.is_success and stream:
                     return response
                 try:
@@ -475,7 +478,7 @@ class HttpBackend:
         """The events of a streaming create or submission. Errors before the first event are raised
         on entering; a way that breaks later raises BackendUnreachable from the iterator."""
         document = {**body.document(), "stream": True}
-        key = uuid.uuid4().hex
+        key = uuid.uuid4().hex if self._create_keys else None
         response = await self._attempts(
             lambda: self._build("POST", path, document=document, key=key), repeatable=False, stream=True
         )

@@ -36,6 +36,8 @@ access_log = logging.getLogger("assistant_runner.access")
 logger = logging.getLogger("assistant_runner.service")
 
 BETA = "assistants=v2"
+REPEATABLE = (b"x-idempotency-key", b"supported")
+"""Tells clients that a create with an Idempotency-Key may be sent again."""
 
 
 class Endpoint:
@@ -113,7 +115,7 @@ class Gateway:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"].append((b"x-request-id", request_id.encode()))
+                message["headers"] += [(b"x-request-id", request_id.encode()), REPEATABLE]
                 if self._origins:
                     message["headers"] += self._cors_headers(scope)
             await send(message)

@@ -144,6 +144,17 @@ async def test_case_016_a_run_whose_create_lost_its_answer_is_found_not_made_aga
         assert await users_texts(world, thread.id) == ["Weather?"]
 
 
+@pytest.mark.parametrize("fault", [Reset(handled=True), Reset(), Answer(502, handled=True)])
+async def test_case_016_a_server_that_serves_a_key_once_is_sent_the_create_again(fault):
+    plan = once("POST", "/v1/threads/runs", fault)
+    async with open_world([CALL, ANSWER], get_weather, plan=plan, foreign=False) as world:
+        await world.backend.list_assistants()  # tells of it, as every answer does
+
+        assert await world.ask() == "Rain."
+
+    assert world.heard.names().count("run.started") == 1
+
+
 async def test_case_016_a_create_that_did_nothing_is_made_once_more():
     async with open_world([ANSWER], plan=once("POST", RUNS, Reset())) as world:
         thread = await world.backend.create_thread(ThreadCreate())

@@ -65,9 +65,13 @@ async def open_world(
     plan: Plan | None = None,
     run_expires_s: float = 600,
     clock: Callable[[], float] = time.time,
+    foreign: bool = True,
     **scripts: list[dict[str, Any]],
 ) -> AsyncIterator[World]:
-    """A world whose model plays `turns`, or those of a script named at the end of the prompt."""
+    """A world whose model plays `turns`, or those of a script named at the end of the prompt.
+
+    `foreign`: the server is spoken to as one that does not know idempotency keys.
+    """
     named = {"main": turns, **scripts}
     document = {"format": 1, "scripts": {name: {"turns": played} for name, played in named.items()}}
     async with AsyncExitStack() as stack:
@@ -82,7 +86,9 @@ async def open_world(
         if plan is not None:
             server = await stack.enter_async_context(FaultyServer(service.app, plan))
             client = httpx.AsyncClient(base_url=server.url, timeout=5, trust_env=False)
-            backend = await stack.enter_async_context(HttpBackend(client, label="faulty"))
+            backend = await stack.enter_async_context(
+                HttpBackend(client, label="faulty", create_keys=not foreign)
+            )
         tools = list(workshop(*functions).tools.definitions())
         assistant = await backend.create_assistant(AssistantCreate(model="m-main", tools=tools))
         yield World(backend, Recorder(), functions, assistant.id, server, clock)
