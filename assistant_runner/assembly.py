@@ -559,6 +559,8 @@ class AssembledRunner:
             define=definitions_from(folder, boxes=boxes),
             default_model=self._model,
             aliases=self._loaded.settings.model_aliases,
+            new=True,  # a question takes over nobody else's assistant by its name; apply may
+            recreate=True,
         )
         return await ensure_assistant(self.backend, spec, state=self._loaded.folders.state, options=options)
 

@@ -51,7 +51,7 @@ from assistant_runner.setup.reading import (
 PROFILE_VARIABLE = "ASSISTANT_RUNNER_PROFILE"
 FILE_STEM = "assistant"
 FILE_NAMES = tuple(f"{FILE_STEM}{suffix}" for suffix in SUFFIXES)
-FILE_KEYS = ("assistants", "defaults", "profiles", "project", "extends", "abstract", "$schema")
+FILE_KEYS = ("assistants", "defaults", "profiles", "project", "$schema")
 FILE_ONLY = ("profiles", "project", "extends", "abstract", "$schema")
 UNEXPANDED = ("instructions",)
 MAX_INSTRUCTIONS = 256_000
@@ -167,6 +167,12 @@ class _Loader:
         return self.parsed[key]
 
     def _file(self, document: Mapped, path: Path) -> list[AssistantSpec]:
+        kind = document.get("object")
+        if isinstance(kind, Leaf) and kind.value in ("assistant", "list", "agent"):
+            words = "this is an object of the API, not an assistant file"
+            hint = f"write one of it: assistant-runner assistant import --from {path.name} -o assistant.yaml"
+            self.problems.append(Problem(kind.place, "object", f"{words}; {hint}"))
+            return []
         if "assistants" not in document.entries:
             merged = self._complete(document, {}, ())
             return self._assistants([((), merged)], path, document)
@@ -183,12 +189,15 @@ class _Loader:
                 )
         members = self._members(document.get("assistants"))
         defaults = document.get("defaults")
+        over = self._chosen_profile(document, ())
         siblings = {name: node for name, _, node in members if name}
         made: list[tuple[KeyPath, Mapped]] = []
         for _, at, node in members:
             below = self._complete(node, siblings, at)
             if isinstance(defaults, Mapped):
                 below = _as_map(overlay(defaults, below))
+            if over is not None:
+                below = _as_map(overlay(below, over))
             made.append((at, below))
         return self._assistants(made, path, document)
 
@@ -231,26 +240,32 @@ class _Loader:
             if base:
                 entries = {k: v for k, v in base.entries.items() if k not in ("abstract", "profiles")}
                 merged = _as_map(overlay(Mapped(entries, base.place), node))
+        over = self._chosen_profile(node, at)
+        return merged if over is None else _as_map(overlay(merged, over))
+
+    def _chosen_profile(self, node: Mapped, at: KeyPath) -> Mapped | None:
+        """The overlay of the profile that was asked for; what is wrong in any profile is a problem."""
         profiles = node.get("profiles")
-        if isinstance(profiles, Mapped):
-            self.profiles_seen |= set(profiles.entries)
-            over = profiles.get(self.profile) if self.profile else None
-            if isinstance(over, Mapped):
-                merged = _as_map(overlay(merged, over))
-            for name, (place, inner) in profiles.entries.items():
-                if not isinstance(inner, Mapped):
-                    key = dotted((*at, "profiles", name))
-                    self.problems.append(
-                        Problem(place, key, f"expected a map; found {describe(plain(inner))}")
-                    )
-                    continue
-                for key, (where, _) in inner.entries.items():
-                    if key not in AssistantBody.model_fields and key != "assistants":
-                        known = list(AssistantBody.model_fields)
-                        self.problems.append(
-                            Problem(where, dotted((*at, "profiles", name, key)), unknown_key(key, known))
-                        )
-        return merged
+        if profiles is None:
+            return None
+        if not isinstance(profiles, Mapped):
+            words = f"expected a map of overlays by name; found {describe(plain(profiles))}"
+            self.problems.append(Problem(profiles.place, dotted((*at, "profiles")), words))
+            return None
+        self.profiles_seen |= set(profiles.entries)
+        known = list(AssistantBody.model_fields)
+        for name, (place, inner) in profiles.entries.items():
+            where: KeyPath = (*at, "profiles", name)
+            if not isinstance(inner, Mapped):
+                words = f"expected a map; found {describe(plain(inner))}"
+                self.problems.append(Problem(place, dotted(where), words))
+                continue
+            for key, (key_place, _) in inner.entries.items():
+                if key not in known:
+                    words = unknown_key(key, known)
+                    self.problems.append(Problem(key_place, dotted((*where, key)), words))
+        chosen = profiles.get(self.profile) if self.profile else None
+        return chosen if isinstance(chosen, Mapped) else None
 
     def _extended(
         self, extends: Node, siblings: Mapping[str, Mapped], at: KeyPath, trail: tuple[int, ...]

@@ -207,6 +207,15 @@ def test_case_084_an_optional_parameter_is_named_or_rewritten():
             "assistants: [{name: A, model: m}, {name: A, model: m}]\n", "is there already", id="two"
         ),
         pytest.param("assistants: {A: {model: m}}\nmodel: m\n", "belongs to an assistant", id="beside"),
+        pytest.param("object: assistant\nid: asst_1\nname: x\n", "assistant import --from", id="a-dump"),
+        pytest.param(
+            "name: x\nmodel: m\nprofiles: {prod: {modle: y}}\n", "profiles.prod.modle", id="profile"
+        ),
+        pytest.param("name: x\nmodel: m\nprofiles: prod\n", "map of overlays", id="profiles"),
+        pytest.param("name: x\n\tmodel: m\n", "2:1: not valid YAML", id="tab"),
+        pytest.param(
+            "name: x\nmodel: m\nlimits: {rounds: 0}\n", "greater than or equal to 1", id="no-rounds"
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_with_words_that_help(load, text, message):
@@ -298,3 +307,10 @@ tools:
     [problem] = caught.value.problems
     assert (problem.place.line, problem.place.column) == (13, 11)
     assert problem.key == "tools[0].function.parameters.properties.units"
+
+
+def test_profiles_of_a_file_of_several_lie_over_all(load):
+    text = "assistants: {A: {model: m}, B: {model: n}}\nprofiles: {prod: {model: big, temperature: 0}}\n"
+
+    assert [(one.model, one.temperature) for one in load(text, profile="prod")] == [("big", 0), ("big", 0)]
+    assert [one.model for one in load(text)] == ["m", "n"]
