@@ -268,7 +268,9 @@ def _read_keyed(
         return _function(inner, at, problems, fix_schemas=fix_schemas)
     if key in ENTRY_MODELS:
         return _entry(key, inner, place, at, problems)
-    near = difflib.get_close_matches(key, [*HOSTED, *ENTRY_MODELS, "function"], n=1, cutoff=0.8)
+    describes = isinstance(inner, Mapped) and "name" in inner.entries  # no change of a tool of ours
+    kinds = [*HOSTED, *ENTRY_MODELS, "function"]
+    near = difflib.get_close_matches(key, kinds, n=1, cutoff=0.6 if describes else 0.8)
     if near:
         problems.append(Problem(place, dotted(at), f"no such tool; did you mean {near[0]!r}?"))
         return None
