@@ -49,6 +49,15 @@ def running(*replies: Reply, models=()) -> Iterator[FakeOpenAI]:
         loop.close()
 
 
+def weather_tool(folder) -> str:
+    """The address of a tool in a file of one's own."""
+    path = folder / "mine.py"
+    path.write_text(
+        'def get_weather(city: str) -> str:\n    """Weather of a city."""\n    return f"cold in {city}"\n'
+    )
+    return f"{path}:get_weather"
+
+
 def model(name: str) -> dict:
     return {"id": name, "object": "model", "created": 1, "owned_by": "library"}
 
@@ -100,13 +109,9 @@ def test_show_of_an_unknown_model_is_not_found(cli):
     ],
 )
 def test_a_question_goes_through_service_and_engine_and_back(cli, engine, replies, tmp_path):
-    tools = tmp_path / "mine.py"
-    tools.write_text(
-        'def get_weather(city: str) -> str:\n    """Weather of a city."""\n    return f"cold in {city}"\n'
-    )
     with running(*replies, models=[model("m-1")]) as fake:
         flags = ("--engine", engine, "--engine-base-url", fake.url, "--model", "m-1", "--json")
-        outcome = cli("ask", *flags, "-t", f"{tools}:get_weather", "Weather in Oslo?")
+        outcome = cli("ask", *flags, "-t", weather_tool(tmp_path), "Weather in Oslo?")
 
     document = json.loads(outcome.stdout)
     assert document["answer"] == "Cold in Oslo."
@@ -165,3 +170,13 @@ def test_tools_convert_turns_a_pipelines_definitions(cli):
     [tool] = json.loads(outcome.stdout)["tools"]
     assert tool["function"]["parameters"]["properties"]["unit"]["enum"] == ["celcius", "fahrenheit"]
     assert cli("tools", "convert", str(source), "--to", "xml").status == 2
+
+
+def test_a_model_that_calls_tools_for_ever_is_stopped_by_the_limit(cli, tmp_path):
+    turns = [chat_calls(fragment(0, f"call_{n}", "get_weather", f'{{"city": "Town {n}"}}')) for n in range(9)]
+    with running(*turns) as fake:
+        flags = ("--engine", "chat", "--engine-base-url", fake.url, "-m", "m-1", "--rounds", "3")
+        outcome = cli("ask", *flags, "-t", weather_tool(tmp_path), "Weather?")
+
+    assert outcome.status == 8
+    assert len(fake.asked) == 4

@@ -19,7 +19,12 @@ from assistant_runner.errors import (
 )
 from assistant_runner.service.engines.base import Engine, EngineError
 from assistant_runner.service.engines.catalog import DEFAULT_MODEL
-from assistant_runner.service.engines.discovery import USUAL_PORTS, LocalServer, find_local_server
+from assistant_runner.service.engines.discovery import (
+    USUAL_PORTS,
+    LocalServer,
+    describe_server,
+    find_local_server,
+)
 from assistant_runner.service.engines.planner import PlannerEngine
 from assistant_runner.service.engines.providers import Provider, find_provider
 from assistant_runner.service.engines.script import ScriptEngine
@@ -81,6 +86,8 @@ async def choose_engine(
         server = await find_local_server(ports)
         if server is not None:
             provider = Provider(normalise_endpoint(server.base_url))
+    elif provider is not None and name != "responses" and provider.endpoint.is_local:
+        server = await describe_server(provider.endpoint.base_url)
     if provider is None:
         if name == "auto":
             return PlannerEngine()

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -17,6 +18,7 @@ USUAL_PORTS: Mapping[int, str] = {
     8080: "llama.cpp",
     8000: "vLLM",
 }
+TELLING_PORTS: Mapping[int, str] = {11434: "Ollama", 1234: "LM Studio"}
 PROBE_S = 0.15
 ASK_S = 1.0
 ABOUT_MODELS = 8
@@ -65,8 +67,11 @@ async def find_local_servers(
         return [await _with_abilities(client, server) for server in servers]
 
 
-async def describe_server(base_url: str, maker: str = "") -> LocalServer | None:
-    """What a server at a known address offers; None if it lists no models."""
+async def describe_server(base_url: str) -> LocalServer | None:
+    """What a server at a known address says of its models; None if it is not of a kind that tells."""
+    maker = TELLING_PORTS.get(urlsplit(base_url).port or 0)
+    if maker is None:
+        return None
     async with httpx.AsyncClient(trust_env=False, verify=False, timeout=ASK_S) as client:
         models = await _list(client, base_url)
         if models is None:
@@ -97,13 +102,13 @@ async def _with_abilities(client: httpx.AsyncClient, server: LocalServer) -> Loc
     supports: dict[str, bool] = {}
     try:
         async with asyncio.timeout(ASK_S):
-            if server.maker == "Ollama" or root.endswith(":11434"):
+            if server.maker == "Ollama":
                 for name in server.models[:ABOUT_MODELS]:
                     shown = await _post(client, f"{root}/api/show", {"model": name})
                     told = shown.get("capabilities") if isinstance(shown, Mapping) else None
                     if isinstance(told, list):
                         supports[name] = "tools" in told
-            elif server.maker == "LM Studio" or root.endswith(":1234"):
+            elif server.maker == "LM Studio":
                 listed = await _get(client, f"{root}/api/v0/models")
                 for item in listed.get("data", []) if isinstance(listed, Mapping) else []:
                     if isinstance(item, Mapping) and isinstance(item.get("capabilities"), list):

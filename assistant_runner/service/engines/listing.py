@@ -1,6 +1,5 @@
 """The models that can be reached from here, by every engine there is."""
 
-import asyncio
 import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +9,7 @@ from assistant_runner.errors import NotFound
 from assistant_runner.service.engines.base import Engine, EngineError
 from assistant_runner.service.engines.catalog import retirement_of, supports_tools
 from assistant_runner.service.engines.choose import unreachable
-from assistant_runner.service.engines.discovery import USUAL_PORTS, describe_server, find_local_servers
+from assistant_runner.service.engines.discovery import USUAL_PORTS, find_local_servers
 from assistant_runner.service.engines.planner import PlannerEngine
 
 Row = dict[str, Any]
@@ -81,10 +80,3 @@ async def find_model(name: str, rows: Sequence[Row], aliases: Mapping[str, str])
         status_code=404,
         remedy=f"did you mean {', '.join(near)}?" if near else "assistant-runner models lists what there is",
     )
-
-
-async def supports_at(base_url: str) -> Mapping[str, bool]:
-    """Which models of a local server call tools, where it tells; empty if it does not answer."""
-    async with asyncio.timeout(5):
-        server = await describe_server(base_url)
-    return server.supports if server else {}
