@@ -71,16 +71,19 @@ def list_runs(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many.")] = 20,
     json_: JsonOption = False,
 ) -> None:
-    """The newest runs, newest first."""
+    """The newest runs, newest first; `stopped` ones lost their process and wait for run resume."""
     with _journal() as journal:
         runs = journal.runs(limit=limit)
+        stopped = {run.key for run in runs if run.owner and not journal.is_worked_on(run)}
     if json_:
-        print_json([run.document() for run in runs], compact=False)
+        documents = [{**run.document(), "stopped": run.key in stopped} for run in runs]
+        print_json(documents, compact=False)
         return
     for run in runs:
         when = datetime.fromtimestamp(run.created_at).strftime("%Y-%m-%d %H:%M:%S")
         prompt = " ".join((run.prompt or "").split())
-        typer.echo(f"{run.run_id or run.key}  {when}  {run.status:<16} {prompt[:60]}")
+        status = "stopped" if run.key in stopped else run.status
+        typer.echo(f"{run.run_id or run.key}  {when}  {status:<16} {prompt[:60]}")
 
 
 @app.command("show")

@@ -259,6 +259,8 @@ class _Work:
             await self._give_up(error)
             await self._tell_end(error)
             raise
+        except GeneratorExit:  # the loop is being taken down: nothing can be awaited any more
+            raise
         except BaseException as error:  # an interrupt, a closed pipe, a bug: the run is not forgotten
             if isinstance(error, BaseExceptionGroup) and (ours := _ours_in(error)):
                 await self._give_up(ours)

@@ -43,7 +43,8 @@ from assistant_runner.run.events import (
 FILE = "journal.sqlite3"
 LOCKS = "locks"
 BUSY_S = 10.0
-STALE_LOCK_S = 24 * 3600
+STALE_LOCK_S = 3600
+LEFT_LOCKS = 20
 WAITING = (TextArrived, RoundStarted, RoundCompleted)
 WAITING_EVENTS = 64
 """Events that nothing depends on, and how many of them may wait for the next record."""
@@ -309,6 +310,8 @@ class Journal:
         count = self._db.execute("SELECT count(*) FROM runs").fetchone()[0]
         if count > KEPT_RUNS * 1.2:
             self.prune()
+        elif sum(1 for _ in (self._folder / LOCKS).iterdir()) > LEFT_LOCKS:
+            self._drop_locks()
 
     def prune(self, *, keep: int = KEPT_RUNS) -> int:
         """Drops ended runs beyond the newest `keep`, and locks that nobody holds; how many runs.
@@ -329,11 +332,15 @@ class Journal:
             self._db.executemany("DELETE FROM records WHERE key = ?", [(key,) for key in old])
             self._db.executemany("DELETE FROM runs WHERE key = ?", [(key,) for key in old])
             self._db.execute("COMMIT")
+        self._drop_locks()
+        return len(old)
+
+    def _drop_locks(self) -> None:
+        """Removes the locks that killed processes left; a young one may not be locked yet."""
         for path in (self._folder / LOCKS).iterdir():
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > STALE_LOCK_S and not self._is_alive(path.name):
                     path.unlink()
-        return len(old)
 
     # -- who works on what ----------------------------------------------------------------------
 

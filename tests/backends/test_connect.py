@@ -149,3 +149,35 @@ async def test_requests_go_through_our_pool_unless_a_proxy_stands_before_the_hos
 
     async with http_client(loaded(tmp_path).settings, base_url="http://api.test/v1", auth=None) as client:
         assert isinstance(client._transport, PooledTransport) is pooled
+
+
+async def test_foundry_is_signed_in_to_with_an_entra_token_of_its_scope(tmp_path, monkeypatch):
+    identity = pytest.importorskip("azure.identity.aio")
+    asked = []
+
+    class Credential:
+        async def get_token(self, scope):
+            asked.append(scope)
+            return type("Token", (), {"token": "entra-token"})
+
+        async def close(self):
+            asked.append("closed")
+
+    monkeypatch.setattr(identity, "DefaultAzureCredential", Credential)
+    seen = []
+
+    def server(request):
+        seen.append((str(request.url), request.headers["authorization"]))
+        return httpx.Response(200, json={"object": "list", "data": []})
+
+    monkeypatch.setattr(
+        "assistant_runner.backends.connect.http_client",
+        lambda settings, *, base_url, auth: httpx.AsyncClient(
+            base_url=base_url, auth=auth, transport=httpx.MockTransport(server)
+        ),
+    )
+    async with open_http(loaded(tmp_path, backend=PROJECT, backend_scope="https://x/.default")) as backend:
+        await backend.list_assistants()
+
+    assert asked == ["https://x/.default", "closed"]
+    assert seen == [(f"{PROJECT}/assistants?api-version=v1&limit=100&order=desc", "Bearer entra-token")]

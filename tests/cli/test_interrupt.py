@@ -192,6 +192,21 @@ async def resuming(folder, command="resume"):
     await process.wait()
 
 
+async def test_a_killed_process_leaves_a_stopped_run_that_is_resumed(tmp_path, cli):
+    turns = [{"text": "The answer.", "delay_s": 1}]
+    async with open_world(turns, plan=polled()) as world:
+        async with asking(world, tmp_path) as process:
+            await until(lambda: reads(world))
+            process.kill()
+            await process.wait()
+
+        assert " stopped " in cli("run", "list").stdout
+        async with resuming(tmp_path) as process:
+            assert (await end_of(process))[:2] == (0, "The answer.\n")
+        creates = [path for path in world.server.paths("POST") if path.endswith("/runs")]
+    assert len(creates) == 1
+
+
 async def test_a_closed_pipe_cancels_the_run_and_leaves_quietly(tmp_path):
     turns = [{"tool_calls": [{"name": "quick", "arguments": {}}]}, {"text": "x", "delay_s": 60}]
     async with open_world(turns, quick, plan=lambda seen: None) as world:
