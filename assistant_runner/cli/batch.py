@@ -187,7 +187,7 @@ def _run(request: "BatchRequest", options: RunnerOptions, *, plain: bool, quiet:
     cwd = Path.cwd()
     loaded = options.load(os.environ, cwd)
     with talk_for(plain=plain, quiet=quiet) as talk:
-        return run_async(run_batch(request, loaded, talk, folder=cwd))
+        return run_async(run_batch(request, loaded, talk, folder=cwd), busy=True)
 
 
 def _source(
