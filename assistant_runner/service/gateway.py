@@ -7,12 +7,13 @@ Only the first asks for the beta header, and only below /assistants and /threads
 
 import hashlib
 import logging
+import re
 import secrets
 import time
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.routing import Router
+from starlette.routing import Match, Router
 from starlette.types import Message, Receive, Scope, Send
 
 from assistant_runner.service.core import Core
@@ -38,6 +39,7 @@ logger = logging.getLogger("assistant_runner.service")
 BETA = "assistants=v2"
 REPEATABLE = (b"x-idempotency-key", b"supported")
 """Tells clients that a create with an Idempotency-Key may be sent again."""
+_SLASHES = re.compile("//+")
 
 
 class Endpoint:
@@ -173,7 +175,17 @@ class Gateway:
             "app": self,
         }
         scope["state"] = {"world": world, "family": family, "path": path}
-        return await self._router(scope, receive, send)
+        coding = _header(scope, b"content-encoding")
+        if coding and coding.lower() != "identity":
+            raise ApiError(
+                415,
+                f"Content-Encoding '{coding[:40]}' is not taken here; please send the body as it is.",
+                code="unsupported_content_encoding",
+            )
+        try:
+            return await self._router(scope, receive, send)
+        except HTTPException as error:
+            raise (_wrong_method(self._router, scope) if error.status_code == 405 else error) from None
 
     def _world_of(self, scope: Scope) -> str:
         """What the caller's key can see; ApiError 401 for a key that is none of ours."""
@@ -223,22 +235,36 @@ class Gateway:
 
 
 def split_family(path: str) -> tuple[str | None, str]:
-    """The path below an address family and the family; None for a path of none."""
+    """The path below an address family and the family; None for a path of none.
+
+    A doubled slash (a base URL that ends in one) counts as one. Below /openai, alone or in a Foundry
+    project, may stand what SDKs put there: `v1`, or `deployments/NAME` by those given a deployment.
+    """
+    if "//" in path:
+        path = _SLASHES.sub("/", path)
     inner: str | None = None
     family = ""
     if path.startswith("/v1/"):
         inner, family = path[3:], "v1"
-    elif path.startswith("/openai/v1/"):
-        inner, family = path[10:], "azure"
     elif path.startswith("/openai/"):
-        inner, family = path[7:], "azure"
+        inner, family = _below_openai(path[7:]), "azure"
     elif path.startswith("/api/projects/"):
         name, slash, rest = path[14:].partition("/")
         if name and slash:
-            inner, family = f"/{rest}", "foundry"
+            inner = _below_openai(rest[6:]) if rest.startswith("openai/") else f"/{rest}"
+            family = "foundry"
     if inner is not None and len(inner) > 1 and inner.endswith("/"):
         inner = inner[:-1]
     return inner, family
+
+
+def _below_openai(path: str) -> str:
+    if path.startswith("/v1/"):
+        return path[3:]
+    if path.startswith("/deployments/"):
+        _, slash, rest = path[13:].partition("/")
+        return f"/{rest}" if slash else path
+    return path
 
 
 def check_beta(value: str | None) -> None:
@@ -275,13 +301,6 @@ def _failure_of(error: Exception) -> ApiError | None:
     if isinstance(error, TooSlow):
         return ApiError(408, "The request body did not arrive in time.", code="request_timeout")
     if isinstance(error, HTTPException):
-        if error.status_code == 405:
-            return ApiError(
-                405,
-                f"{error.detail}. Allowed here: {(error.headers or {}).get('Allow', '')}.",
-                code="method_not_allowed",
-                headers=dict(error.headers or {}),
-            )
         return ApiError(error.status_code, str(error.detail))
     if isinstance(error, Conflict):
         return ApiError(
@@ -290,6 +309,17 @@ def _failure_of(error: Exception) -> ApiError | None:
             type="server_error",
         )
     return None
+
+
+def _wrong_method(router: Router, scope: Scope) -> ApiError:
+    matching = [route for route in router.routes if route.matches(scope)[0] is not Match.NONE]
+    methods = sorted({method for route in matching for method in getattr(route, "methods", None) or ()})
+    return ApiError(
+        405,
+        f"Method Not Allowed ({scope['method']}). Allowed here: {', '.join(methods)}.",
+        code="method_not_allowed",
+        headers={"allow": ", ".join(methods)},
+    )
 
 
 def _unknown_route(scope: Scope) -> ApiError:

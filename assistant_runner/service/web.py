@@ -162,7 +162,7 @@ class Call:
         if not self.body.strip():
             return {}
         try:
-            return json.loads(self.body.decode("utf-8"), parse_constant=_no_constant)
+            return json.loads(self.body.decode("utf-8-sig"), parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
             words = str(error) if isinstance(error, json.JSONDecodeError) else type(error).__name__
             raise bad_request(

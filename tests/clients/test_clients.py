@@ -1,8 +1,9 @@
 """Published clients against a real server: each program of `programs/` in a process of its own.
 
-The interpreter that runs the tests is always tried; ASSISTANT_RUNNER_TEST_PYTHONS adds others (paths, separated as in
-PATH), so that one package can be tried in several versions. ASSISTANT_RUNNER_TEST_NODE names folders whose
-node_modules holds the npm package. What is not installed is skipped; nothing is installed here.
+The interpreter that runs the tests is always tried; ASSISTANT_RUNNER_TEST_PYTHONS adds others (paths,
+separated as in PATH), so that one package can be tried in several versions. ASSISTANT_RUNNER_TEST_NODE
+names folders whose node_modules holds the npm package. What is not installed is skipped; nothing is
+installed here.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """The way in: address families, keys and their worlds, beta header, limits, repeated requests."""
 
 import asyncio
+import gzip
 from typing import Any
 
 import httpx
@@ -47,8 +48,16 @@ async def test_files_stores_and_models_need_no_beta_header(path: str):
 
 @pytest.mark.parametrize(
     "base",
-    ["/v1", "/openai", "/openai/v1", "/api/projects/demo"],
-    ids=["openai", "azure", "azure v1", "foundry"],
+    [
+        "/v1",
+        "/openai",
+        "/openai/v1",
+        "/openai/deployments/gpt-5",
+        "/api/projects/demo",
+        "/api/projects/demo/openai",
+        "/api/projects/demo/openai/v1",
+        "/api/projects/demo//openai/",
+    ],
 )
 async def test_row_s1_1_the_address_families_lead_to_the_same_objects(base: str):
     headers = BETA if base == "/v1" else {}
@@ -56,9 +65,31 @@ async def test_row_s1_1_the_address_families_lead_to_the_same_objects(base: str)
     async with running() as server, httpx.AsyncClient(base_url=server.url, headers=headers) as plain:
         made = await server.assistant(name="one")
 
-        answer = await plain.get(f"{base}/assistants/{made['id']}", params=params)
+        answer = await plain.get(f"{base}/assistants/{made['id']}/", params=params)
 
         assert answer.json() == made
+
+
+@pytest.mark.parametrize("path", ["/v1//assistants", "//v1/assistants", "/openai//assistants//"])
+async def test_a_doubled_slash_counts_as_one(path: str):
+    async with running() as server, httpx.AsyncClient(headers=BETA) as plain:
+        assert (await plain.get(server.url + path)).json()["object"] == "list"
+
+
+async def test_a_compressed_body_is_refused_by_name():
+    async with running() as server:
+        answer = await server.http.post(
+            "/threads", content=gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"}
+        )
+
+        assert "'gzip'" in check_error(answer, 415)["message"]
+
+
+async def test_a_byte_order_mark_before_the_body_is_no_harm():
+    async with running() as server:
+        answer = await server.http.post("/threads", content=b'\xef\xbb\xbf{"metadata": {"a": "b"}}')
+
+        assert answer.json()["metadata"] == {"a": "b"}
 
 
 async def test_only_the_foundry_form_lists_threads():

@@ -147,6 +147,7 @@ async def test_what_is_not_offered_is_a_404_that_names_it(path: str):
 
 async def test_a_wrong_method_is_a_405_in_json():
     async with running() as server:
-        answer = await server.http.put("/assistants")
+        answer = await server.http.patch("/threads/thread_x")
 
         assert check_error(answer, 405)["code"] == "method_not_allowed"
+        assert answer.headers["allow"] == "DELETE, GET, HEAD, POST"
