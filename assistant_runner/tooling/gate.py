@@ -21,7 +21,7 @@ from typing import Any, Literal
 import httpx
 import jsonschema
 
-from assistant_runner.tooling.arguments import Rejection, fit_arguments, validator_for
+from assistant_runner.tooling.arguments import Rejection, fit_arguments, repair_call, validator_for
 from assistant_runner.tooling.contract import HttpReply, Summary, Tool, ToolContext, ToolFailure, ToolOutcome
 from assistant_runner.tooling.encoding import DEFAULT_CAP, MAX_ITEMS, cut_text, to_text
 from assistant_runner.tooling.fence import FetchedThreads, fence
@@ -151,7 +151,9 @@ class ToolGate:
     async def _call(self, tool: Tool, arguments: Any, context: ToolContext) -> ToolOutcome:
         if tool.name in self._unavailable:
             return ToolOutcome(self._unavailable[tool.name], is_error=True, notes=("answered from memory",))
-        given = arguments if isinstance(arguments, Mapping) else {}
+        given = repair_call(arguments, tool)
+        if isinstance(given, Rejection):
+            return ToolOutcome(f"{tool.name}: {given.reason}", is_error=True, rejected=True)
         fetched = context.thread_id in self._fetched
         verdict = self.policy.decide(tool, given, fetched_text=fetched)
         if verdict.action == "deny":

@@ -8,7 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)S?(_|$)", re.IGNORECASE)
+SECRET_NAME = re.compile(
+    r"(^|_|API|ACCESS|SECRET|PRIVATE|AUTH)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL)S?$",
+    re.IGNORECASE,
+)
 SHORTEST_SECRET = 6
 MASK = "[secret]"
 

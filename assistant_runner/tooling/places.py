@@ -32,9 +32,18 @@ COUNTRIES = {
     "US": "United States", "USA": "United States", "U.S.": "United States", "U.S.A.": "United States",
     "United States of America": "United States", "UK": "United Kingdom", "GB": "United Kingdom",
     "Great Britain": "United Kingdom", "UAE": "United Arab Emirates", "Deutschland": "Germany",
-    "Polska": "Poland", "Italia": "Italy", "España": "Spain", "Türkiye": "Turkey",
+    "Polska": "Poland", "Czech Republic": "Czechia", "The Netherlands": "Netherlands",
+    "Holland": "Netherlands", "Republic of Korea": "South Korea", "Korea": "South Korea",
+    "Russian Federation": "Russia", "People's Republic of China": "China", "Burma": "Myanmar",
+    "Ivory Coast": "Côte d'Ivoire", "Viet Nam": "Vietnam", "Republic of Ireland": "Ireland",
+    "Österreich": "Austria", "Schweiz": "Switzerland", "日本": "Japan",
+    "中国": "China", "Italia": "Italy", "España": "Spain", "Türkiye": "Turkey",
 }  # fmt: skip
+OFTEN_NAMED = ["Argentina", "Australia", "Austria", "Bangladesh", "Belgium", "Bolivia", "Brazil", "Bulgaria", "Canada", "Chile", "China", "Colombia", "Croatia", "Cuba", "Czechia", "Denmark", "Ecuador", "Egypt", "England", "Estonia", "Ethiopia", "Finland", "France", "Germany", "Ghana", "Greece", "Hungary", "Iceland", "India", "Indonesia", "Iran", "Iraq", "Ireland", "Israel", "Italy", "Japan", "Jordan", "Kenya", "Latvia", "Lebanon", "Lithuania", "Malaysia", "Malta", "Mexico", "Morocco", "Nepal", "Netherlands", "New Zealand", "Nigeria", "Norway", "Pakistan", "Peru", "Philippines", "Poland", "Portugal", "Romania", "Russia", "Saudi Arabia", "Scotland", "Serbia", "Slovakia", "Slovenia", "South Africa", "South Korea", "Spain", "Sweden", "Switzerland", "Taiwan", "Tanzania", "Thailand", "Tunisia", "Turkey", "Uganda", "Ukraine", "Uruguay", "Venezuela", "Vietnam", "Wales"]
+"""Countries that people write after a city without a comma."""
 REGION_NAMES = {**OTHER_REGIONS, **US_STATES}
+SAME_REGIONS = {"District of Columbia": "Washington, D.C."}
+"""Regions with two names in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +68,12 @@ def split_place(text: str) -> Place:
 def split_last_word(text: str) -> Place | None:
     """`White Fells OL` as name and hint, if its last words look like a region; None otherwise."""
     words = text.split()
+    names = (*REGION_NAMES.values(), *COUNTRIES, *COUNTRIES.values(), *OFTEN_NAMED)
+    known = {fold(name) for name in names}
     for count in (2, 1):
         if len(words) <= count:
             continue
         tail = " ".join(words[-count:])
-        known = {fold(name) for name in (*REGION_NAMES.values(), *COUNTRIES, *COUNTRIES.values())}
         if fold(tail) in known or (count == 1 and re.fullmatch(r"[A-Z]{2,3}", tail)):
             return Place(" ".join(words[:-count]), (tail,))
     return None
@@ -96,6 +106,7 @@ def hint_fits(hint: str, *names: str | None) -> bool:
     order: `OL` fits `Oreland`.
     """
     wanted = {fold(hint), fold(long_form(hint))}
+    wanted |= {fold(SAME_REGIONS[name]) for name in (hint, long_form(hint)) if name in SAME_REGIONS}
     known = [fold(name) for name in names if name]
     known += [fold(COUNTRIES[name]) for name in names if name and name in COUNTRIES]
     if wanted & set(known):

@@ -141,6 +141,8 @@ def load_module(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ConfigurationError(f"{path} is no Python file", remedy="name a .py file", path=str(path))
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))  # modules beside it can be imported, as beside a script
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

@@ -152,6 +152,14 @@ async def test_case_030_arguments_that_do_not_fit_never_reach_the_handler():
     assert "missing words" in outcome.content
 
 
+@pytest.mark.parametrize("arguments", [["x"], "text", 7])
+async def test_case_025_what_is_no_object_never_reaches_the_handler(arguments):
+    outcome = await ToolGate().call(tool_from(read_page), arguments, make_context())
+
+    assert outcome.rejected
+    assert outcome.content.startswith("read_page: arguments")
+
+
 async def test_case_038_what_json_cannot_hold_comes_with_a_note():
     def measure() -> dict[str, float]:
         """Measure"""

@@ -101,3 +101,12 @@ def test_a_box_can_grow_while_the_program_runs():
     box.add(foo)
 
     assert [definition.function.name for definition in box.definitions()] == ["foo_tool"]
+
+
+def test_a_tool_may_import_what_lies_beside_it(tmp_path: Path):
+    (tmp_path / "helpers_of_a_test.py").write_text("WORD = 'ding'\n")
+    (tmp_path / "bell.py").write_text(
+        'from helpers_of_a_test import WORD\n\n\ndef bell() -> str:\n    """Ring"""\n    return WORD\n'
+    )
+
+    assert load_tools(["./bell.py:bell"], cwd=tmp_path)["bell"].handler() == "ding"
