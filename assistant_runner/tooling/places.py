@@ -39,7 +39,17 @@ COUNTRIES = {
     "Österreich": "Austria", "Schweiz": "Switzerland", "日本": "Japan",
     "中国": "China", "Italia": "Italy", "España": "Spain", "Türkiye": "Turkey",
 }  # fmt: skip
-OFTEN_NAMED = ["Argentina", "Australia", "Austria", "Bangladesh", "Belgium", "Bolivia", "Brazil", "Bulgaria", "Canada", "Chile", "China", "Colombia", "Croatia", "Cuba", "Czechia", "Denmark", "Ecuador", "Egypt", "England", "Estonia", "Ethiopia", "Finland", "France", "Germany", "Ghana", "Greece", "Hungary", "Iceland", "India", "Indonesia", "Iran", "Iraq", "Ireland", "Israel", "Italy", "Japan", "Jordan", "Kenya", "Latvia", "Lebanon", "Lithuania", "Malaysia", "Malta", "Mexico", "Morocco", "Nepal", "Netherlands", "New Zealand", "Nigeria", "Norway", "Pakistan", "Peru", "Philippines", "Poland", "Portugal", "Romania", "Russia", "Saudi Arabia", "Scotland", "Serbia", "Slovakia", "Slovenia", "South Africa", "South Korea", "Spain", "Sweden", "Switzerland", "Taiwan", "Tanzania", "Thailand", "Tunisia", "Turkey", "Uganda", "Ukraine", "Uruguay", "Venezuela", "Vietnam", "Wales"]
+OFTEN_NAMED = (
+    "Argentina", "Australia", "Austria", "Bangladesh", "Belgium", "Bolivia", "Brazil", "Bulgaria",
+    "Canada", "Chile", "China", "Colombia", "Croatia", "Cuba", "Czechia", "Denmark", "Ecuador", "Egypt",
+    "England", "Estonia", "Ethiopia", "Finland", "France", "Germany", "Ghana", "Greece", "Hungary",
+    "Iceland", "India", "Indonesia", "Iran", "Iraq", "Ireland", "Israel", "Italy", "Japan", "Jordan",
+    "Kenya", "Latvia", "Lebanon", "Lithuania", "Malaysia", "Malta", "Mexico", "Morocco", "Nepal",
+    "Netherlands", "New Zealand", "Nigeria", "Norway", "Pakistan", "Peru", "Philippines", "Poland",
+    "Portugal", "Romania", "Russia", "Saudi Arabia", "Scotland", "Serbia", "Slovakia", "Slovenia",
+    "South Africa", "South Korea", "Spain", "Sweden", "Switzerland", "Taiwan", "Tanzania", "Thailand",
+    "Tunisia", "Turkey", "Uganda", "Ukraine", "Uruguay", "Venezuela", "Vietnam", "Wales",
+)  # fmt: skip
 """Countries that people write after a city without a comma."""
 REGION_NAMES = {**OTHER_REGIONS, **US_STATES}
 SAME_REGIONS = {"District of Columbia": "Washington, D.C."}
