@@ -39,6 +39,11 @@ NAMES_SHOWN = 6
 EARLIER_KEPT = 3
 LONGEST_QUESTION = 4000
 """Characters of a question that are looked at: of a longer one its beginning and its end."""
+ABOUT_ME = re.compile(
+    r"\b(?:what can you do|who are you|what are you|help me|was kannst du|wer bist du|cosa sai fare|chi sei"
+    r"|co potrafisz|kim jesteś)\b|你是谁|你能做什么|^\W*help\W*$",
+    re.IGNORECASE,
+)
 FILE_WORDS = re.compile(
     r"\b(?:files?|documents?|pdfs?|uploaded|attached|attachments?|datei(?:en)?|dokumente?|documenti?|pliku?)\b|文件",
     re.IGNORECASE,
@@ -110,7 +115,15 @@ def _question(request: TurnRequest) -> tuple[str, list[str]]:
             latest = []
     if not latest and texts:
         latest = [texts.pop()]
-    return "\n".join(latest).strip(), [_shortened(text) for text in texts[-EARLIER_KEPT:]]
+    return _unquoted("\n".join(latest).strip()), [_shortened(text) for text in texts[-EARLIER_KEPT:]]
+
+
+def _unquoted(question: str) -> str:
+    """A question that stands in quotation marks as a whole, without them."""
+    if len(question) > 2 and question[0] in "\"'“„«" and question[-1] in "\"'”“»":
+        inner = question[1:-1]
+        return inner if not set(inner) & {question[0], question[-1]} - {"'"} else question
+    return question
 
 
 def _shortened(question: str) -> str:
@@ -189,6 +202,10 @@ def _answer(question: str, outputs: Sequence[Output], plan: Plan, request: TurnR
         unanswered = []
     for tool, parameter in plan.missing:
         lines.append(f"To use {tool} I need its {parameter.replace('_', ' ')}, and I did not find it.")
+    if lines:
+        unanswered = [sentence for sentence in unanswered if Text(sentence).sentences[0].is_request]
+    elif ABOUT_ME.search(question):
+        return f"I am the planner: rules, no language model. {_what_i_can(request)}"
     if unanswered and (lines or any(Text(s).sentences[0].is_request for s in unanswered)):
         quoted = " ".join(f"“{sentence.rstrip('.')}”" for sentence in unanswered)
         lines.append(f"I did not understand {quoted}. {_what_i_can(request)}")

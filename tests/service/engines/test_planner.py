@@ -58,6 +58,16 @@ async def test_plans_the_lead_question_in_two_rounds_and_answers_with_all_three_
         pytest.param("Oslo weather", ["get_weather Oslo"], id="fragment"),
         pytest.param("What's Oslo's weather?", ["get_weather Oslo"], id="possessive"),
         pytest.param("weather in san francisco please", ["get_weather san francisco"], id="lower-case"),
+        pytest.param("paris weather", ["get_weather paris"], id="lower-case-fragment"),
+        pytest.param("What is the weather in Washington, D.C.?", ["get_weather Washington, D.C."], id="dots"),
+        pytest.param('Weather in "New Delhi"?', ["get_weather New Delhi"], id="quoted-name"),
+        pytest.param('"What is the weather in Oslo?"', ["get_weather Oslo"], id="quoted-whole"),
+        pytest.param("Hello, weather in Rome?", ["get_weather Rome"], id="after-a-greeting"),
+        pytest.param(
+            "My name is Paris Hilton. What is the weather in Rome?",
+            ["get_weather Rome"],
+            id="after-a-statement",
+        ),
         pytest.param("Is it raining in Bergen?", ["get_weather Bergen"], id="rain"),
         pytest.param(
             "What is the weather in San Francisco, CA?", ["get_weather San Francisco, CA"], id="state"
@@ -137,6 +147,11 @@ async def test_chains_the_page_after_its_url(question):
         "We had a good time in Rome.",
         "What is the weather?",
         "What is the capital of France?",
+        "What is the weather in the capital of France?",
+        "nice weather",
+        "great weather today",
+        "weather app",
+        "What can you do?",
         "Don't call get_weather, just say hi.",
         "Tell me a joke about Paris.",
         "我喜欢北京的天气",

@@ -46,6 +46,7 @@ PHRASES: tuple[tuple[str, str], ...] = (
     ("weather", r"\bil tempo\b"),
     ("weather", r"\b(?:how (?:warm|hot|cold|wet|windy) is it|is it (?:warm|hot|cold|wet|windy))\b"),
     ("weather", r"\b(?:is it|will it|does it) (?:be )?(?:rain|raining|snow|snowing|sunny)\b"),
+    ("weather", r"\bwie (?:warm|kalt|heiß) ist es\b"),
     ("page", r"\bweb page\b"),
     ("page", r"\bweb site\b"),
 )
@@ -94,6 +95,18 @@ ITALIAN = words("che il la qual quale è di tempo meteo com come dimmi")
 POLISH = words("jaka jaki jakie pogoda pogodę podaj pokaż czy oraz dla adres strony stronie")
 JOINERS = words("and or und oder e ed i oraz o vs versus")
 CONNECTORS = words("de la del of am an der den upon sur di do da dos das el al le les the on nad aan sous")
+NOT_ITSELF = words(
+    "capital mayor president king queen currency population language flag history hauptstadt capitale"
+    " stolica stolicy"
+)
+"""`the capital of France` is not France: the name after `of` is not the place that is meant."""
+NO_FRAGMENT = words(
+    "nice great good bad lovely beautiful terrible awful fine perfect wonderful hot cold warm sunny rainy"
+    " cloudy"
+    " cool local current app api report reports update channel station data info service services tool news"
+    " map maps why test schön gut schlecht bello brutto ładna what's stuff thing things again more some any"
+)
+"""Words beside a topic that name no place: `nice weather`, `weather app`."""
 NOT_NAMES = words(
     "i ok okay ai api url http https json html pdf today tomorrow yesterday now monday tuesday wednesday"
     " thursday friday saturday sunday january february march april may june july august september october"

@@ -14,6 +14,8 @@ from assistant_runner.service.engines.planning.lexicon import (
     ITALIAN,
     JOINERS,
     LONG_REGIONS,
+    NO_FRAGMENT,
+    NOT_ITSELF,
     NOT_NAMES,
     POLISH,
     POLISH_ENDINGS,
@@ -106,7 +108,9 @@ class Text:
         text = self.value[start:end]
         greeting = GREETING.search(text)
         rest = text[greeting.end() :] if greeting else text
-        only_greeting = greeting is not None and len(re.findall(r"\w+", rest)) <= 3
+        left = re.findall(r"\w+", rest.lower())
+        topical = any(concepts_of(word) for word in left)
+        only_greeting = greeting is not None and len(left) <= 3 and not topical
         self.sentences.append(Sentence(text.strip(), start, end, is_request(text), only_greeting))
 
     def in_sentence(self, index: int) -> list[Token]:
@@ -143,6 +147,9 @@ def find_names(text: Text) -> list[Names]:
         values, after = read
         before = tokens[index - 1] if index else None
         led_by = before.lower if before and _is_preposition(text, before) else None
+        if led_by in {"of", "von", "di"} and index > 1 and tokens[index - 2].lower in NOT_ITSELF:
+            index = after
+            continue
         if led_by in {"w", "we", "dla", "z", "ze"} or any(token.lower in POLISH for token in tokens):
             values = [from_polish(value) for value in values]
         last = tokens[after - 1]
@@ -161,6 +168,8 @@ def find_lower_names(text: Text) -> list[Names]:
     for index, token in enumerate(tokens):
         if token.lower not in {"in", "of", "for", "at", "near", "von", "für", "di", "w", "dla"}:
             continue
+        if index and tokens[index - 1].lower in NOT_ITSELF:
+            continue
         words: list[list[str]] = [[]]
         after = index + 1
         while after < len(tokens) and tokens[after].sentence == token.sentence:
@@ -176,7 +185,20 @@ def find_lower_names(text: Text) -> list[Names]:
         if values:
             end = tokens[after - 1].end
             found.append(Names(values, tokens[index + 1].start, end, token.sentence, token.lower))
-    return found
+    return found or _find_fragment(text)
+
+
+def _find_fragment(text: Text) -> list[Names]:
+    """The name in `weather paris`: what is left of a few words when the topic is taken away."""
+    words = [token for token in text.tokens if token.kind == "word"]
+    left = [token for token in words if not _is_common(text, token.lower)]
+    if len(words) > 5 or not 1 <= len(left) <= 3 or any(token.kind == "mark" for token in text.tokens):
+        return []
+    no_names = QUESTION_WORDS | REQUEST_WORDS | STATEMENT_VERBS | PRONOUNS | NO_FRAGMENT
+    if any(token.lower in no_names for token in words):
+        return []
+    name = " ".join(token.text for token in left)
+    return [Names((name,), left[0].start, left[-1].end, left[0].sentence, None)]
 
 
 def find_cjk_name(text: Text, before: int, since: int) -> Names | None:
@@ -252,7 +274,7 @@ def _read_group(text: Text, index: int) -> tuple[list[str], int] | None:
 
 
 def _is_region(name: str, *, alone: bool, text: Text, after: int) -> bool:
-    if re.fullmatch(r"[A-Z]{2,3}", name):
+    if re.fullmatch(r"[A-Z]{2,3}|(?:[A-Z]\.)+[A-Z]?", name):
         return True
     lower = name.lower()
     if lower not in REGIONS and lower not in LONG_REGIONS:
@@ -286,16 +308,21 @@ def _read_name(text: Text, index: int) -> tuple[str, int] | None:
         else:
             break
     raw = text.value[tokens[index].start : tokens[after - 1].end]
-    return re.sub(r"['’]s$", "", raw), after
+    if re.fullmatch(r"(?:[A-Z]\.)+[A-Z]", raw) and text.value[tokens[after - 1].end :].startswith("."):
+        raw += "."  # D.C.
+    return re.sub(r"^[\"'“„«]|[\"'”“»]$|['’]s$", "", raw), after
 
 
 def _starts_name(text: Text, index: int) -> bool:
     token = text.tokens[index]
+    before = text.tokens[index - 1] if index else None
+    if token.kind == "quoted":
+        led = before is not None and _is_preposition(text, before)
+        return led and re.fullmatch(r".[^\W\d_][^.?!]{1,38}.", token.text) is not None
     if token.kind != "word" or not token.text[0].isupper():
         return False
     word = re.sub(r"['’]s$", "", token.lower)
     if _is_common(text, word):
         return False
-    before = text.tokens[index - 1] if index else None
     opens = before is None or before.sentence != token.sentence or before.text in {":", "…"}
     return not (opens and word in REQUEST_WORDS)
