@@ -70,7 +70,7 @@ def settings_parts(settings: Settings, question: Question, *, folder: Path) -> d
     assistant = question.assistant or settings.assistant
     tools = question.tools if question.tools is not None else settings.tools
     return {
-        "backend": settings.backend,
+        "backend": "embedded" if settings.backend == "embedded" else "http",  # it may have moved
         "engine": settings.engine,
         "engine_base_url": settings.engine_base_url,
         "script": settings.script,

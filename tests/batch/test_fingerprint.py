@@ -38,6 +38,10 @@ def test_limits_and_parallelism_do_not(folder):
     assert parts(folder, rounds=3, parallelism=2) == parts(folder)
 
 
+def test_a_backend_that_moved_does_not(folder):
+    assert parts(folder, backend="http://a:1/v1") == parts(folder, backend="http://b:2/v1") != parts(folder)
+
+
 def test_a_rows_own_assistant_has_its_own(folder):
     prints = Fingerprints(settings_parts(Settings(), Question(""), folder=folder), folder=folder)
 
