@@ -25,7 +25,7 @@ from assistant_runner.setup.apply import Applier
 from assistant_runner.setup.desired import hash_file
 from assistant_runner.setup.load import load_assistant_file
 from assistant_runner.setup.lock import LOCK_NAME, read_lock
-from assistant_runner.setup.plan import PlanOptions
+from assistant_runner.setup.planned import PlanOptions
 from assistant_runner.setup.tools import definitions_from
 
 ASSISTANT = """\

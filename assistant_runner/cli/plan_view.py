@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from assistant_runner.setup.plan import AssistantPlan, FieldChange, Plan
+    from assistant_runner.setup.planned import AssistantPlan, FieldChange, Plan
 
 _SIGNS = {
     "create": ("+", "green"),

@@ -19,7 +19,10 @@ from assistant_runner.errors import BackendError, ConfigurationError, NotFound, 
 from assistant_runner.setup.desired import LocalFile, shown_fields
 from assistant_runner.setup.lock import AssistantRecord, BackendRecords, FileRecord, Lock, StoreRecord, digest
 from assistant_runner.setup.model import IDENTITY_KEY, AssistantSpec, ChunkingEntry
-from assistant_runner.setup.plan import (
+from assistant_runner.setup.observing import all_pages
+from assistant_runner.setup.plan import make_plan
+from assistant_runner.setup.plan_fields import shown_resources, wanted_resources
+from assistant_runner.setup.planned import (
     CODE_INTERPRETER,
     FILE_SEARCH,
     HASH_ATTRIBUTE,
@@ -27,10 +30,6 @@ from assistant_runner.setup.plan import (
     AssistantPlan,
     Plan,
     PlanOptions,
-    all_pages,
-    make_plan,
-    shown_resources,
-    wanted_resources,
 )
 from assistant_runner.wire.assistants import Assistant, AssistantCreate, AssistantModify
 from assistant_runner.wire.files import (

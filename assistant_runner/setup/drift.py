@@ -9,7 +9,7 @@ from assistant_runner.setup.apply import Applier
 from assistant_runner.setup.desired import shown_fields
 from assistant_runner.setup.lock import digest
 from assistant_runner.setup.model import AssistantSpec
-from assistant_runner.setup.plan import shown_resources
+from assistant_runner.setup.plan_fields import shown_resources
 
 
 @dataclass(frozen=True, slots=True)

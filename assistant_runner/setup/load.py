@@ -27,7 +27,6 @@ from assistant_runner.setup.document import (
     dotted,
     expand,
     overlay,
-    parse_file,
     plain,
 )
 from assistant_runner.setup.model import (
@@ -38,6 +37,7 @@ from assistant_runner.setup.model import (
     ResourcesEntry,
     ToolUse,
 )
+from assistant_runner.setup.parsing import parse_file
 from assistant_runner.setup.reading import (
     find_files,
     read_backend,

@@ -20,7 +20,8 @@ from pydantic import Field
 
 from assistant_runner.errors import UsageError
 from assistant_runner.setup.checking import Entry, check
-from assistant_runner.setup.document import FileInvalid, Mapped, Node, Place, Problem, parse_text, place_of
+from assistant_runner.setup.document import FileInvalid, Mapped, Node, Place, Problem, place_of
+from assistant_runner.setup.parsing import parse_text
 from assistant_runner.setup.strict import text_enums
 
 SUFFIX = ".prompt"

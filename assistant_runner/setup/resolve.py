@@ -18,7 +18,8 @@ from assistant_runner.setup.document import SUFFIXES
 from assistant_runner.setup.load import load_assistant_file, lone_assistant_file
 from assistant_runner.setup.lock import LOCK_NAME, guarded, read_lock
 from assistant_runner.setup.model import AssistantSpec
-from assistant_runner.setup.plan import PlanOptions, all_pages
+from assistant_runner.setup.observing import all_pages
+from assistant_runner.setup.planned import PlanOptions
 from assistant_runner.wire.assistants import Assistant
 from assistant_runner.wire.tools import FunctionTool
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from assistant_runner.backends.base import Backend
 from assistant_runner.errors import ConfigurationError, NotFound
-from assistant_runner.setup.plan import all_pages
+from assistant_runner.setup.observing import all_pages
 from assistant_runner.wire.threads import Message, MessageCreate, Thread, ThreadCreate
 
 MAX_CHARACTERS = 256_000

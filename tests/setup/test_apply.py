@@ -10,7 +10,7 @@ from assistant_runner.errors import BackendUnreachable, ConfigurationError
 from assistant_runner.setup.apply import Applied, Applier
 from assistant_runner.setup.load import load_assistant_file
 from assistant_runner.setup.lock import LOCK_NAME, read_lock
-from assistant_runner.setup.plan import PlanOptions
+from assistant_runner.setup.planned import PlanOptions
 from assistant_runner.wire.assistants import AssistantCreate
 from assistant_runner.wire.files import FileBatchCreate
 from tests.setup.memory import Killed, MemoryBackend

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from assistant_runner.setup.apply import Applier
 from assistant_runner.setup.load import load_assistant_file
 from assistant_runner.setup.lock import LOCK_NAME, read_lock
-from assistant_runner.setup.plan import PlanOptions
+from assistant_runner.setup.planned import PlanOptions
 from assistant_runner.setup.tools import definitions_from
 from assistant_runner.setup.writing import file_document, to_yaml
 from tests.conftest import REPOSITORY

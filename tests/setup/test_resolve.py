@@ -6,7 +6,7 @@ import pytest
 
 from assistant_runner.errors import NotFound, UsageError
 from assistant_runner.setup.lock import LOCK_NAME
-from assistant_runner.setup.plan import PlanOptions
+from assistant_runner.setup.planned import PlanOptions
 from assistant_runner.setup.resolve import compare_tools, resolve_assistant
 from assistant_runner.wire.assistants import Assistant, AssistantCreate
 from tests.setup.memory import MemoryBackend
