@@ -156,7 +156,7 @@ class RunLoop:
             try:
                 return await self.watcher.follow(stream, opened=submitted, answered=answered)
             except (OutcomeUnknown, RequestRejected) as error:
-                after, _ = await self.backend.retrieve_run(thread_id=run.thread_id, run_id=run.id)
+                after, _ = await self.watcher.read(run)
                 self.watcher.run = after
                 if after.status == "expired":
                     raise _expired(run, late) from error

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 
 from assistant_runner.backends.base import Backend
-from assistant_runner.errors import BackendError, BackendUnreachable, ProtocolError
+from assistant_runner.errors import ApiGone, BackendError, BackendUnreachable, ProtocolError
 from assistant_runner.run.events import Listener, RunStarted, TextArrived, ToolActivity, Warned
 from assistant_runner.wire.failures import ErrorObject
 from assistant_runner.wire.runs import ACTIVE, SETTLED, FunctionStepCall, Run, RunStep, ToolCallsDetails
@@ -22,6 +22,8 @@ FIRST_POLL_S = 0.05
 LONGEST_POLL_S = 1.0
 NULL_ACTION_READS = 5
 STALE_READS = 20
+OUTAGES = 8
+"""Failed reads in a row after which the backend is given up; each has its own retries (some 4 s)."""
 
 Sleep = Callable[[float], Awaitable[None]]
 EventStream = AbstractAsyncContextManager[AsyncIterator[StreamEvent]]
@@ -106,7 +108,7 @@ class RunWatcher:
         self.whole = False
         wait_s, null_reads, stale_reads = FIRST_POLL_S, 0, 0
         while True:
-            run, hint_s = await self._backend.retrieve_run(thread_id=self.run.thread_id, run_id=self.run.id)
+            run, hint_s = await self.read(self.run)
             self.run = run
             await self._warn_of_strange(run)
             if run.is_terminal:
@@ -130,14 +132,27 @@ class RunWatcher:
         assert self.run is not None
         wait_s = FIRST_POLL_S
         while True:
-            self.run, hint_s = await self._backend.retrieve_run(
-                thread_id=self.run.thread_id, run_id=self.run.id
-            )
+            self.run, hint_s = await self.read(self.run)
             if self.run.is_terminal:
                 return self.run
             hint_s = self._interval_s if self._interval_s is not None else hint_s
             await self._sleep(hint_s if hint_s is not None else wait_s)
             wait_s = min(wait_s * 1.6, LONGEST_POLL_S)
+
+    async def read(self, run: Run) -> tuple[Run, float | None]:
+        """The run now and the hint; an outage is sat out for a while (a server that starts anew)."""
+        for outage in range(1, OUTAGES + 1):
+            try:
+                return await self._backend.retrieve_run(thread_id=run.thread_id, run_id=run.id)
+            except ApiGone:
+                raise
+            except BackendUnreachable as error:
+                if outage == OUTAGES:
+                    raise
+                if outage == 1:
+                    await self._emit(Warned(f"{error.message}; run {run.id} may go on, waiting"))
+                await self._sleep(LONGEST_POLL_S)
+        raise AssertionError("the loop returns or raises")
 
     def _asks(self, run: Run) -> bool:
         return run.status == "requires_action" and run.required_action is not None

@@ -6,6 +6,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from assistant_runner.retries import NO_RETRIES
+
 KEY = "sk-test-SECRET-0001"
 
 
@@ -85,7 +87,9 @@ def test_each_refusal_has_its_status_and_its_document(cli, server, reply, status
     assert (outcome.status, document["exit_status"], document["kind"]) == (status, status, kind)
 
 
-def test_a_backend_that_is_not_there_is_unreachable(cli):
+def test_a_backend_that_is_not_there_is_unreachable(cli, monkeypatch):
+    monkeypatch.setattr("assistant_runner.backends.http.RetryPolicy", lambda: NO_RETRIES)
+
     outcome = cli("ask", "--backend", "http://127.0.0.1:9/v1", "hello")
 
     assert outcome.status == 15

@@ -1,6 +1,6 @@
 import pytest
 
-from assistant_runner.errors import ProtocolError
+from assistant_runner.errors import BackendUnreachable, ProtocolError
 from assistant_runner.run.request import RunRequest
 from assistant_runner.run.watch import RunWatcher
 from assistant_runner.wire.stream import StreamEvent
@@ -90,6 +90,37 @@ async def test_a_stale_read_of_calls_that_were_answered_is_not_answered_again():
     await driver(backend, get_weather).run(RunRequest("asst_1", prompt="x"))
 
     assert (made, len(backend.submitted)) == (["a"], 1)
+
+
+class OutBackend(ScriptedBackend):
+    """Cannot be reached for a number of reads."""
+
+    out = 0
+
+    async def retrieve_run(self, *, thread_id, run_id):
+        self.reads += 1
+        if self.reads <= self.out:
+            raise BackendUnreachable("refused")
+        return run_object("completed"), None
+
+
+@pytest.mark.parametrize("out", [3, 100])
+async def test_an_outage_is_sat_out_for_a_while_and_told_once(out):
+    backend, heard = OutBackend([]), Recorder()
+    backend.out = out
+    watcher = RunWatcher(backend, heard, run=run_object("in_progress"), sleep=no_sleep)
+
+    if out == 3:
+        assert (await watcher.poll()).status == "completed"
+    else:
+        with pytest.raises(BackendUnreachable):
+            await watcher.poll()
+
+    assert heard.names() == ["warning"]
+
+
+async def no_sleep(_seconds):
+    return None
 
 
 async def _no_messages(thread_id, **query):
