@@ -36,6 +36,7 @@ from assistant_runner.errors import (
     RunFailed,
     RunTimedOut,
 )
+from assistant_runner.run.dispatch import UNKNOWN_OUTCOME
 from assistant_runner.run.events import CallStarted, Listener, RunEvent, RunStarted
 from assistant_runner.run.request import RunResult
 
@@ -73,6 +74,7 @@ class Tally:
     unpassed: int = 0
     copied: int = 0
     left: int = 0
+    unknown_calls: int = 0
     running: int = 0
     changed: list[str] = field(default_factory=list)
     changed_rows: int = 0
@@ -498,6 +500,7 @@ class Batch:
         tally.paused += status == "paused"
         tally.failed += status in ("failed", "invalid")
         tally.copied += "copied_from" in document
+        tally.unknown_calls += sum(_is_unknown(call) for call in document.get("tool_calls") or [])
         tally.tokens += (document.get("usage") or {}).get("total_tokens") or 0
         if error := document.get("error"):
             tally.kinds[error["kind"]] = tally.kinds.get(error["kind"], 0) + 1
@@ -577,6 +580,8 @@ def head(row: Row) -> dict[str, Any]:
 def answered_row(row: Row, result: RunResult) -> dict[str, Any]:
     """A result row with an answer."""
     document = result.document()
+    unknown = [call["name"] for call in document["tool_calls"] if _is_unknown(call)]
+    warnings = [f"{name}: the outcome of this call is unknown, its process was killed" for name in unknown]
     return head(row) | {
         "status": "ok",
         "answer": document["answer"],
@@ -589,8 +594,14 @@ def answered_row(row: Row, result: RunResult) -> dict[str, Any]:
         "rounds": document["rounds"],
         "tool_calls": document["tool_calls"],
         "usage": document["usage"],
-        "warnings": document["warnings"],
+        "warnings": [*document["warnings"], *warnings],
     }
+
+
+def _is_unknown(call: Mapping[str, Any]) -> bool:
+    """Whether a killed process began this call, and it was not made again because it may have written."""
+    output = call.get("output")
+    return bool(call["is_error"]) and isinstance(output, Mapping) and output.get("error") == UNKNOWN_OUTCOME
 
 
 def failed_row(row: Row, error: AssistantRunnerError, watch: _Watch) -> dict[str, Any]:

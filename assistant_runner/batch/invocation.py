@@ -240,6 +240,11 @@ def _say_how_it_ended(batch: Batch, talk: Talk) -> None:
         if batch.stop.error is not None and batch.stop.error.remedy:
             talk.say(batch.stop.error.remedy)
         talk.say(f"{batch.tally.left} rows are left: run the same command again to go on")
+    if batch.tally.unknown_calls:
+        talk.say(
+            f"{batch.tally.unknown_calls} tool calls that write were cut off when an earlier process was "
+            "killed: their outcome is unknown, their rows say so in `warnings`"
+        )
     if batch.spending.unpriced:
         names = ", ".join(sorted(batch.spending.unpriced))
         talk.say(f"no price is known for {names}: its rows have no cost (set [prices] in the config)")

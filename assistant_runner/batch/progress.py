@@ -36,6 +36,7 @@ def snapshot(batch: Batch, *, state: str) -> dict[str, Any]:
         "unpassed": tally.unpassed,
         "copied": tally.copied,
         "left": tally.left,
+        "unknown_calls": tally.unknown_calls,
         "running": tally.running,
         "limit": batch.limiter.limit,
         "refused": batch.limiter.counts.refused,

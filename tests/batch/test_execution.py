@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,8 @@ from assistant_runner.errors import (
     RequestRejected,
     RunFailed,
 )
+from assistant_runner.run.dispatch import UNKNOWN_OUTCOME
+from assistant_runner.run.request import Round
 from tests.batch.conftest import FakeRunner, result
 
 
@@ -331,6 +334,25 @@ async def test_a_run_that_a_killed_batch_left_open_is_taken_up_not_started_anew(
 
     assert (again.asked, again.taken_up) == ([], ["run_1"])
     assert [row["answer"] for row in bench.rows()] == ["re: a", "taken up run_1"]
+
+
+async def test_a_call_whose_outcome_nobody_knows_is_said_in_its_row(bench):
+    bench.write({"prompt": "a"})
+    call = {"id": "c1", "function": {"name": "book", "json_arguments": {}}}
+    output = {"is_error": True, "content": {"error": UNKNOWN_OUTCOME}}
+    runner = FakeRunner()
+    ask = runner.ask
+
+    async def ask_with_round(question, *, listener=None):
+        return replace(await ask(question, listener=listener), rounds=[Round(1, {}, [call], [output])])
+
+    runner.ask = ask_with_round
+    await bench.go(runner)
+
+    assert bench.rows()[0]["warnings"] == [
+        "book: the outcome of this call is unknown, its process was killed"
+    ]
+    assert bench.batch.tally.unknown_calls == 1
 
 
 async def test_a_paused_row_goes_on_with_its_run_and_a_failed_one_begins_anew(bench):

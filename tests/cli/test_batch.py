@@ -157,7 +157,7 @@ def test_killed_twice_every_row_is_there_once_and_tools_that_write_ran_once(fold
     last = subprocess.run(words, cwd=folder, env=environment(), capture_output=True, check=False, timeout=60)
 
     found = rows(folder / "out.jsonl")
-    unknown = {f"row {row['id']}" for row in found if "outcome" in str(row["tool_calls"])}
+    unknown = {f"row {row['id']}" for row in found if "is unknown" in str(row["warnings"])}
     booked = collections.Counter(log.read_text().split("\n")[:-1])
     assert [row["id"] for row in found] == list(range(count))
     assert set(booked.values()) == {1}
