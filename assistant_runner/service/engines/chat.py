@@ -4,14 +4,12 @@ What is sent is the protocol's core; what comes back is read with forgiveness (s
 local servers and gateways each bend the protocol their own way.
 """
 
-import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, Unpack
 
-import httpx2
-
+from assistant_runner.service.engines.asking import Asker, AskerOptions, timeout_of
 from assistant_runner.service.engines.base import (
     Abilities,
     CallDelta,
@@ -30,16 +28,12 @@ from assistant_runner.service.engines.catalog import supports_tools
 from assistant_runner.service.engines.client import (
     Failure,
     Refused,
-    TokenSource,
     check_stream,
     filter_details,
     from_error_object,
-    open_client,
-    with_retries,
 )
 from assistant_runner.service.engines.fragments import CallMerger, calls_in_text, is_object, may_open_call
 from assistant_runner.service.engines.history import in_blocks
-from assistant_runner.service.engines.naming import ModelNames
 from assistant_runner.service.engines.providers import Provider
 from assistant_runner.wire.runs import Usage
 from assistant_runner.wire.tools import FunctionTool, NamedToolChoice, ResponseFormat, ToolChoice
@@ -70,61 +64,42 @@ class ChatEngine:
         self,
         provider: Provider,
         *,
-        names: ModelNames | None = None,
         supports: Mapping[str, bool] | None = None,
-        transport: httpx2.AsyncBaseTransport | None = None,
-        token_source: TokenSource | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        **options: Unpack[AskerOptions],
     ) -> None:
+        self._asker = Asker(provider, **options)
         self._endpoint = provider.endpoint
-        self._sleep = sleep
-        self._told_strict = False
-        self._names = names or ModelNames(provider.endpoint)
         self._supports = dict(supports or {})
-        self._client = open_client(provider, transport=transport, token_source=token_source)
+        self._told_strict = False
 
     @property
     def label(self) -> str:
-        return f"chat at {self._endpoint.host}{self._names.shown()}"
+        return self._asker.label(self.name)
 
     @property
     def default_model(self) -> str | None:
         """The model of an assistant that names none."""
-        return self._names.default
+        return self._asker.names.default
 
     def abilities(self, model: str) -> Abilities:
-        resolved = self._names.resolve(model)
+        resolved = self._asker.names.resolve(model)
         known = self._supports.get(resolved)
         tools = known if known is not None else supports_tools(resolved) is not False
         own = self._endpoint.kind != "compatible"
         return Abilities(tools=tools, strict=own, parallel=True, vision=True, json_schema=True)
 
     async def models(self) -> Sequence[Mapping[str, Any]]:
-        return await self._names.list_models(self._client, self._supports)
+        return await self._asker.names.list_models(self._asker.client, self._supports)
 
     async def aclose(self) -> None:
-        await self._client.close()
+        await self._asker.aclose()
 
     async def turn(self, request: TurnRequest) -> AsyncIterator[TurnEvent]:
-        model = self._names.resolve(request.model)
-        if request.turn == 0:
-            for notice in self._names.check(model):
-                yield notice
-            strict = any(isinstance(t, FunctionTool) and t.function.strict for t in request.tools)
-            if strict and self._endpoint.kind == "compatible" and not self._told_strict:
-                self._told_strict = True
-                yield Notice("strict is left out: this server is not known to have it")
-
-        def once(dropped: frozenset[str]) -> AsyncGenerator[TurnEvent, None]:
-            return self._once(request, model, dropped)
-
-        async for event in with_retries(
-            once,
-            endpoint=self._endpoint,
-            model=model,
-            deadline_s=request.deadline_s,
-            sleep=self._sleep,
-        ):
+        strict = any(isinstance(tool, FunctionTool) and tool.function.strict for tool in request.tools)
+        if strict and self._endpoint.kind == "compatible" and not self._told_strict:
+            self._told_strict = True
+            yield Notice("strict is left out: this server is not known to have it")
+        async for event in self._asker.ask(request, self._once):
             yield event
 
     async def _once(
@@ -133,8 +108,9 @@ class ChatEngine:
         body = chat_body(request, model, kind=self._endpoint.kind)
         for parameter in dropped:
             body.pop(parameter, None)
-        timeout = httpx2.Timeout(request.deadline_s or 600.0, connect=10.0)
-        stream: Any = await self._client.chat.completions.create(**body, stream=True, timeout=timeout)
+        stream: Any = await self._asker.client.chat.completions.create(
+            **body, stream=True, timeout=timeout_of(request)
+        )
         try:
             reader = ChatReader(request, self._endpoint.kind == "compatible")
             whole = await check_stream(stream.response, self._endpoint)

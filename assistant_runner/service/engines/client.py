@@ -115,7 +115,7 @@ def _http_client(
             verify=verify,
             proxy=provider.proxy,
             trust_env=not provider.endpoint.is_local,
-            follow_redirects=True,
+            follow_redirects=False,  # a key must not follow to another host
             limits=httpx2.Limits(max_connections=200, max_keepalive_connections=50),
         )
     except (ValueError, ImportError) as error:
@@ -316,6 +316,10 @@ def _from_status(error: openai.APIStatusError, endpoint: Endpoint, model: str) -
     code = str(body.get("code") or "")
     hint = wait_hint(response.headers, words)
     may_repeat = response.headers.get("x-should-retry") != "false"
+    if 300 <= status < 400:
+        location = response.headers.get("location", "nowhere")
+        note = f"{endpoint.base_url} redirects to {location}: correct the base URL"
+        return Failure(EngineError("server_error", note, kind="bad_answer"))
     if not words:
         words = _excerpt(response)
         if "json" not in response.headers.get("content-type", "") and status not in {401, 403, 404, 429}:

@@ -5,13 +5,11 @@ round of one run with their encrypted content and replayed before the calls that
 `store` the provider keeps the turns of a run and only new items are sent. Facts: responses reference.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any
-
-import httpx2
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, Unpack
 
 from assistant_runner.endpoints import Endpoint
+from assistant_runner.service.engines.asking import Asker, AskerOptions, timeout_of
 from assistant_runner.service.engines.base import (
     Abilities,
     Annotate,
@@ -35,15 +33,11 @@ from assistant_runner.service.engines.catalog import reasons, supports_tools
 from assistant_runner.service.engines.client import (
     Failure,
     Refused,
-    TokenSource,
     check_stream,
     filter_details,
     from_error_object,
-    open_client,
-    with_retries,
 )
 from assistant_runner.service.engines.history import CallBlock, in_blocks
-from assistant_runner.service.engines.naming import ModelNames
 from assistant_runner.service.engines.providers import Provider
 from assistant_runner.wire.base import UnknownVariant
 from assistant_runner.wire.runs import Usage
@@ -78,32 +72,27 @@ class ResponsesEngine:
         self,
         provider: Provider,
         *,
-        names: ModelNames | None = None,
         store: bool = False,
         hosted: frozenset[str] = frozenset(),
-        transport: httpx2.AsyncBaseTransport | None = None,
-        token_source: TokenSource | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        **options: Unpack[AskerOptions],
     ) -> None:
+        self._asker = Asker(provider, **options)
         self._endpoint = provider.endpoint
-        self._sleep = sleep
-        self._names = names or ModelNames(provider.endpoint)
         self._store = store
         self._hosted = hosted & HOSTED
-        self._client = open_client(provider, transport=transport, token_source=token_source)
 
     @property
     def label(self) -> str:
-        return f"responses at {self._endpoint.host}{self._names.shown()}"
+        return self._asker.label(self.name)
 
     @property
     def default_model(self) -> str | None:
         """The model of an assistant that names none."""
-        return self._names.default
+        return self._asker.names.default
 
     def abilities(self, model: str) -> Abilities:
         return Abilities(
-            tools=supports_tools(self._names.resolve(model)) is not False,
+            tools=supports_tools(self._asker.names.resolve(model)) is not False,
             strict=True,
             parallel=True,
             vision=True,
@@ -113,28 +102,13 @@ class ResponsesEngine:
         )
 
     async def models(self) -> Sequence[Mapping[str, Any]]:
-        return await self._names.list_models(self._client, {})
+        return await self._asker.names.list_models(self._asker.client, {})
 
     async def aclose(self) -> None:
-        await self._client.close()
+        await self._asker.aclose()
 
-    async def turn(self, request: TurnRequest) -> AsyncIterator[TurnEvent]:
-        model = self._names.resolve(request.model)
-        if request.turn == 0:
-            for notice in self._names.check(model):
-                yield notice
-
-        def once(dropped: frozenset[str]) -> AsyncGenerator[TurnEvent, None]:
-            return self._once(request, model, dropped)
-
-        async for event in with_retries(
-            once,
-            endpoint=self._endpoint,
-            model=model,
-            deadline_s=request.deadline_s,
-            sleep=self._sleep,
-        ):
-            yield event
+    def turn(self, request: TurnRequest) -> AsyncIterator[TurnEvent]:
+        return self._asker.ask(request, self._once)
 
     async def _once(
         self, request: TurnRequest, model: str, dropped: frozenset[str]
@@ -146,8 +120,9 @@ class ResponsesEngine:
         if "strict" in dropped:
             for tool in body.get("tools", ()):
                 tool.pop("strict", None)
-        timeout = httpx2.Timeout(request.deadline_s or 600.0, connect=10.0)
-        stream: Any = await self._client.responses.create(**body, stream=True, timeout=timeout)
+        stream: Any = await self._asker.client.responses.create(
+            **body, stream=True, timeout=timeout_of(request)
+        )
         try:
             reader = ResponsesReader(self._endpoint, model, carry, store=self._store, sent=len(request.items))
             whole = await check_stream(stream.response, self._endpoint)

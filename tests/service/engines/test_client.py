@@ -354,3 +354,12 @@ async def test_strict_goes_to_its_inventors_only_and_leaving_it_out_is_told():
         assert told is (azure is None)
 
     assert sent == [None, True]
+
+
+async def test_a_key_does_not_follow_a_redirect():
+    elsewhere = Reply(b"", 307, "text/plain", {"location": "http://127.0.0.1:9/v1/chat/completions"})
+
+    error, waits, fake = await ask(elsewhere, key="k-secret")
+
+    assert "redirects to http://127.0.0.1:9" in error.message
+    assert (error.kind, waits, len(fake.asked)) == ("bad_answer", [], 1)
