@@ -176,7 +176,9 @@ class ToolGate:
         """None if the call may run."""
         if self.approve is None:
             words = f"{reason}; it needs an approval and nobody is here to give it"
-            hint = "a rule `allow` for this tool in the assistant file's policy permits it"
+            hint = (
+                f"--approve {tool.name}, or a rule that allows it in the assistant file's policy, permits it"
+            )
             return replace(_refused(tool, words, hint), unasked=True)
         question = ApprovalQuestion(
             tool.name, arguments, context.tool_call_id, reason, digest_of(tool.name, arguments)

@@ -28,7 +28,7 @@ DROPPED = (
 FRAME = "nav, footer, aside, header, form, dialog, menu"
 COMMENT = re.compile("<!--.*?-->", re.DOTALL)
 PREFORMATTED = re.compile(r"<pre[\s>].*?</pre>", re.DOTALL)
-TAG = re.compile(r"""<(/?[^\s/>"]+)[^>"]*(?:"[^"]*"[^>"]*)*>""")
+TAG = re.compile(r"""<(/?[^\s/>"]++)[^>"]*+(?:"[^"]*+"[^>"]*+)*+>""")
 """A tag and its name: our parser writes attributes in double quotes, and every other `<` as `&lt;`."""
 ANCHOR = re.compile(
     r"""<a\s(?:[^>"]*"[^"]*")*?[^>"]*?\bhref="([^"]*)"[^>"]*(?:"[^"]*"[^>"]*)*>(.*?)</a>""", re.DOTALL
