@@ -45,7 +45,7 @@ class Service:
             folder = self._own_folder
         else:
             folder = settings.data_folder / "files"
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.core = Core(store=store, engine=engine, settings=settings, folder=folder, clock=clock)
         self.core.workers = Workers(self.core)
         self.core.intake = Intake(self.core)

@@ -122,7 +122,9 @@ class Recorder:
             )
             details = {"type": "message_creation", "message_creation": {"message_id": message["id"]}}
             step = documents.step(run, details, now=now)
-            self.step_row = core.store.insert(STEP, ledger.run_id, step["id"], step)
+            self.step_row = core.store.insert(
+                STEP, ledger.run_id, step["id"], step, extra={"turn": ledger.turn}
+            )
             self.message_row = core.store.insert(
                 MESSAGE, ledger.thread_id, message["id"], message, tag=ledger.run_id
             )
@@ -201,7 +203,7 @@ class Recorder:
         with core.store.transaction():
             run = ledger.own().doc
             step = documents.step(run, {"type": "tool_calls", "tool_calls": []}, now=core.now())
-            row = core.store.insert(STEP, ledger.run_id, step["id"], step)
+            row = core.store.insert(STEP, ledger.run_id, step["id"], step, extra={"turn": ledger.turn})
         self._publish_opened(step)
         return row
 

@@ -255,7 +255,7 @@ class RunWork:
             return True
         recorder.close_message(usage)
         if recorder.builtins:
-            await self._run_builtins(usage)
+            await self._run_builtins(usage, ends_turn=not functions)
         return self._require_action(functions, usage) if functions else False
 
     def _sort_calls(self) -> list[Document]:
@@ -272,30 +272,26 @@ class RunWork:
                 recorder.builtins.append(wanted)
         return functions
 
-    async def _run_builtins(self, usage: dict[str, int]) -> None:
-        """Runs the turn's built-in calls, a step each; the first carries the turn's usage."""
+    async def _run_builtins(self, usage: dict[str, int], *, ends_turn: bool) -> None:
+        """Runs the turn's built-in calls, a step each; the first carries the turn's usage.
+
+        `ends_turn`: no function call follows, so the turn is booked together with the last of them.
+        """
         recorder, core, ledger = self._recorder, self.core, self._ledger
+        last = len(recorder.builtins) - 1
         for number, (kind, arguments) in enumerate(recorder.builtins):
             step_row, call_id = recorder.open_builtin(kind, arguments)
             try:
                 record, extra = await run_builtin(core, ledger.row.doc, self.world, kind, arguments)
             except BuiltinFailed as error:
                 raise EngineError("server_error", str(error)) from error
-            if number == len(recorder.builtins) - 1 and not self._has_functions():
-                ledger.book(usage, recorder.carry)
-                with core.store.transaction():
-                    core.store.update(ledger.own())
-            recorder.close_builtin(
-                step_row,
-                {"id": call_id, "type": kind, kind: record},
-                extra=extra,
-                usage=usage if number == 0 else None,
-            )
-
-    def _has_functions(self) -> bool:
-        return len(self._recorder.calls) > sum(
-            1 for call in self._recorder.calls if wanted_builtin(call, self._ledger.row.doc["tools"])
-        )
+            call = {"id": call_id, "type": kind, kind: record}
+            with core.store.transaction():
+                if ends_turn and number == last:
+                    row = ledger.own()
+                    ledger.book(usage, recorder.carry)
+                    core.store.update(row)
+                recorder.close_builtin(step_row, call, extra=extra, usage=None if number else usage)
 
     def _require_action(self, calls: list[Document], usage: dict[str, int]) -> bool:
         store, recorder, ledger = self.core.store, self._recorder, self._ledger

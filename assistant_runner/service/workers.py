@@ -13,7 +13,7 @@ import socket
 
 from assistant_runner.service import lifecycle
 from assistant_runner.service.core import Core
-from assistant_runner.service.endings import conclude, last_error, open_message, open_step
+from assistant_runner.service.endings import conclude, last_error
 from assistant_runner.service.sse import error_frame
 from assistant_runner.service.store.base import ActiveRun, Row
 from assistant_runner.service.work import RunWork, StopReason
@@ -154,20 +154,21 @@ class Workers:
                 return
             row.extra["attempts"] = attempts
             store.update(row)
-            self._drop_open(row)
+            self._drop_turn(row)
         logger.info("run %s is taken up again", active.run_id)
         self.start(row, world=active.world, deadline_at=active.deadline_at)
 
-    def _drop_open(self, row: Row) -> None:
-        """Takes back what the interrupted turn had opened; the turn begins again."""
+    def _drop_turn(self, row: Row) -> None:
+        """Takes back what the interrupted turn had written; the turn begins again."""
         store = self._core.store
-        step_row = open_step(self._core, row.id)
-        if step_row is None:
-            return
-        message_row = open_message(self._core, row.parent, step_row)
-        if message_row is not None:
-            store.delete("thread.message", row.parent, message_row.id)
-        store.delete("thread.run.step", row.id, step_row.id)
+        turn = row.extra.get("turn", 0)
+        for step_row in store.scan("thread.run.step", row.id):
+            if step_row.extra.get("turn") != turn:
+                break
+            details = step_row.doc["step_details"]
+            if details["type"] == "message_creation":
+                store.delete("thread.message", row.parent, details["message_creation"]["message_id"])
+            store.delete("thread.run.step", row.id, step_row.id)
 
     def end_cancelled(self, active: ActiveRun) -> None:
         """Confirms the cancellation of a run that nobody works on."""

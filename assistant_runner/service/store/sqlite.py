@@ -82,7 +82,7 @@ class SqliteStore:
         """
         try:
             if str(path) != ":memory:":
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             connection = sqlite3.connect(
                 path, isolation_level=None, timeout=10.0, cached_statements=256, check_same_thread=False
             )
@@ -126,11 +126,11 @@ class SqliteStore:
         self._depth = 1
         try:
             yield
-        except BaseException:
-            self._execute("ROLLBACK")
-            raise
-        else:
             self._execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:  # a full disk may have ended it already
+                self._execute("ROLLBACK")
+            raise
         finally:
             self._depth = 0
 
