@@ -170,7 +170,7 @@ async def _ask_all(
                 status = status or tell_error(error, as_json=rendering.as_json or rendering.as_events)
                 continue
             for warning in result.warnings:
-                progress.say(f"note: {warning}")
+                progress.note(warning)
             rendering.show(result)
             if not result.text and rendering.output == "text":
                 status = status or 13

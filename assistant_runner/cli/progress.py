@@ -30,6 +30,7 @@ class Progress:
     def __init__(self, *, quiet: bool, events: Callable[[dict[str, Any]], None] | None = None) -> None:
         self._console = rich.console.Console(stderr=True, highlight=False, soft_wrap=True, quiet=quiet)
         self._events = events
+        self._noted: set[str] = set()
         self._running: dict[str, tuple[str, float]] = {}
         self._status: rich.status.Status | None = None
         self._live = self._console.is_terminal and not quiet
@@ -41,6 +42,12 @@ class Progress:
 
     def say(self, text: str) -> None:
         self._console.print(text, style="dim", markup=False)
+
+    def note(self, text: str) -> None:
+        """A warning, said once however often it comes: as an event, and with the result."""
+        if text not in self._noted:
+            self._noted.add(text)
+            self.say(f"note: {text}")
 
     def insist(self, text: str) -> None:
         """Said even when quiet: where things stand after an interrupt."""
@@ -92,7 +99,7 @@ class Progress:
         elif isinstance(event, ToolActivity):
             self.say(f"✓ {event.kind}")
         elif isinstance(event, Warned):
-            self.say(f"note: {event.message}")
+            self.note(event.message)
         elif isinstance(event, RunEnded) and event.error and event.error.get("kind") == "interrupted":
             self.insist(f"{event.error['message']}; {event.error['remedy']}")
         elif isinstance(event, TextArrived) and self._status is not None:

@@ -339,7 +339,7 @@ async def _with_runner(run: "JournalRun", options: RunnerOptions, rendering: Ren
         with progress:
             result = await work(runner, progress.listen)
         for warning in result.warnings:
-            progress.say(f"note: {warning}")
+            progress.note(warning)
         rendering.show(result)
 
 
