@@ -6,9 +6,11 @@ ends, not with every delta: a process that is killed in between leaves an open m
 and whoever takes the run up begins that turn again.
 """
 
+import re
 from typing import Any, NoReturn
 
 from assistant_runner.service import documents, lifecycle
+from assistant_runner.service.citations import cite
 from assistant_runner.service.core import Core
 from assistant_runner.service.engines.base import CallDelta, EngineError, Finish
 from assistant_runner.service.ids import new_id
@@ -16,6 +18,9 @@ from assistant_runner.service.jsons import answer_bytes
 from assistant_runner.service.ledger import Ledger
 from assistant_runner.service.sse import text_frame_ends
 from assistant_runner.service.store.base import Document, Row
+
+LONGEST_MARKER = 400
+_MARKER = re.compile("(【[^】]*】)")
 
 STEP = "thread.run.step"
 MESSAGE = "thread.message"
@@ -40,13 +45,59 @@ class Recorder:
         self.finish: Finish | None = None
         self.carry: Any = None
         self._pieces: list[str] = []
+        self._held = ""
         self._frame_ends = (b"", b"")
 
     # ---- messages
 
     def text(self, text: str) -> None:
-        run_id, hub = self.ledger.run_id, self.core.hub
         self._open_message()
+        if self._held or "【" in text:
+            self._text_with_markers(text)
+        else:
+            self._write(text)
+
+    def _text_with_markers(self, text: str) -> None:
+        """Keeps a citation's marker back until it is whole: it goes out in one delta with its annotation.
+
+        Some clients look for annotations only where there is text.
+        """
+        whole, self._held = self._held + text, ""
+        *pieces, rest = _MARKER.split(whole)  # every second piece is a marker
+        for index, piece in enumerate(pieces):
+            if index % 2:
+                self._write_marker(piece)
+            elif piece:
+                self._write(piece)
+        start = rest.find("【")
+        is_open = start >= 0 and len(rest) - start <= LONGEST_MARKER
+        ready, held = (rest[:start], rest[start:]) if is_open else (rest, "")
+        if ready:
+            self._write(ready)
+        self._held = held
+
+    def _write_marker(self, marker: str) -> None:
+        is_first = not self.content or self.content[-1]["type"] != "text"
+        if is_first:
+            self.content.append(documents.text_part(""))
+            self._frame_ends = text_frame_ends(self._message_id(), len(self.content) - 1)
+        self._pieces.append(marker)
+        self.seal()
+        listed: list[Document] = self.content[-1]["text"]["annotations"]
+        found = cite(self.core, self.ledger.run_id, self.content)
+        shown = [{"index": len(listed) + index, **annotation} for index, annotation in enumerate(found)]
+        listed.extend(found)
+        said: Document = {"value": marker}
+        if shown or is_first:
+            said["annotations"] = shown
+        self._message_delta({"index": len(self.content) - 1, "type": "text", "text": said})
+
+    def _message_id(self) -> str:
+        assert self.message_row is not None
+        return self.message_row.id
+
+    def _write(self, text: str) -> None:
+        run_id, hub = self.ledger.run_id, self.core.hub
         if self.content and self.content[-1]["type"] == "text":
             self._pieces.append(text)
             if hub.heard(run_id):
@@ -56,9 +107,8 @@ class Recorder:
         self.seal()
         self.content.append(documents.text_part(""))
         self._pieces = [text]
-        assert self.message_row is not None
         index = len(self.content) - 1
-        self._frame_ends = text_frame_ends(self.message_row.id, index)
+        self._frame_ends = text_frame_ends(self._message_id(), index)
         part = {"index": index, "type": "text", "text": {"value": text, "annotations": []}}
         self._message_delta(part)
 
@@ -71,19 +121,30 @@ class Recorder:
         self._message_delta({"index": len(self.content) - 1, "type": "refusal", "refusal": text})
 
     def annotate(self, annotation: Document) -> None:
-        """Adds a finished annotation to the last text part; without a text there is nothing to mark."""
+        """Adds a finished annotation to the last text part; without a text there is nothing to mark.
+
+        One that went out with its marker is not added again.
+        """
+        if self._held:
+            self.seal()
         index = len(self.content) - 1
         while index >= 0 and self.content[index]["type"] != "text":
             index -= 1
         if index < 0:
             return
         listed: list[Document] = self.content[index]["text"]["annotations"]
+        place = (annotation.get("type"), annotation.get("start_index"))
+        if any((known["type"], known.get("start_index")) == place for known in listed):
+            return
         shown = {"index": len(listed), **annotation}
         listed.append(annotation)
         self._message_delta({"index": index, "type": "text", "text": {"annotations": [shown]}})
 
     def seal(self) -> None:
         """Puts the pieces of the last text part together."""
+        if self._held:
+            held, self._held = self._held, ""
+            self._write(held)
         if self._pieces:
             self.content[-1]["text"]["value"] += "".join(self._pieces)
             self._pieces = []

@@ -33,6 +33,8 @@ NEEDS = {
     "litellm_assistants": "litellm",
     "llama_assistant": "llama_index.agent.openai",
     "autogen_assistant": "autogen_ext.agents.openai",
+    "pyautogen_assistant": "autogen.agentchat.contrib.gpt_assistant_agent",
+    "semantic_kernel_assistant": "semantic_kernel.connectors.ai.open_ai",
 }
 """The module that a program cannot do without."""
 OVER_TLS = ("azure_agents", "azure_projects")

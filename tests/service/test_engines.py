@@ -126,6 +126,42 @@ async def test_a_file_search_is_offered_as_a_function_and_cited_by_its_marker():
         assert "Many fires." in output.output
 
 
+@pytest.mark.parametrize(
+    ("pieces", "shown"),
+    [
+        (["Many【0", ":0†a", ".txt】."], [("Many", 0), ("【0:0†a.txt】", 1), (".", 0)]),
+        (["【0:0†a.txt】【0:0†a.txt】"], [("【0:0†a.txt】", 1), ("【0:0†a.txt】", 1)]),
+        (["So 【9:9†", "x】 it", " is"], [("So ", 0), ("【9:9†x】", 0), (" it", 0), (" is", 0)]),
+        (["Open【0:0"], [("Open", 0), ("【0:0", 0)]),
+    ],
+    ids=["split", "two at once", "points to nothing", "never closed"],
+)
+async def test_a_marker_is_streamed_whole_and_with_its_annotation(
+    pieces: list[str], shown: list[tuple[str, int]]
+):
+    engine = FakeModel(
+        [CallDelta(0, "file_search", arguments='{"query": "fires"}'), CALLS],
+        [*map(TextDelta, pieces), STOP],
+    )
+    async with running(engine=engine) as server:
+        upload = await server.http.post(
+            "/files", files={"file": ("a.txt", b"Many fires.")}, data={"purpose": "assistants"}
+        )
+        store = (await server.post("/vector_stores", {"file_ids": [upload.json()["id"]]})).json()["id"]
+        resources = {"file_search": {"vector_store_ids": [store]}}
+        assistant = await server.assistant(tools=[{"type": "file_search"}], tool_resources=resources)
+
+        frames = await server.stream("/threads/runs", {"assistant_id": assistant["id"], "model": "fake-1"})
+
+        check_events(frames)
+        texts = [f.data["delta"]["content"][0]["text"] for f in frames if f.event == "thread.message.delta"]
+        assert [(text["value"], len(text.get("annotations", []))) for text in texts] == shown
+        [message] = await server.messages(frames[-2].data)
+        final = message["content"][0]["text"]
+        assert final["value"] == "".join(pieces)
+        assert len(final["annotations"]) == sum(count for _, count in shown)
+
+
 async def test_built_in_and_own_functions_of_one_turn_are_told_apart():
     engine = FakeModel(
         [
