@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,9 +16,6 @@ from assistant_runner.cli.assistant_options import (
     settings_of,
     tools_folder,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def register(app: typer.Typer) -> None:

@@ -138,16 +138,17 @@ def check(
     model: type[EntryT], node: Node, at: KeyPath, problems: list[Problem], *, data: Any = None
 ) -> EntryT | None:
     """The part as a model, or None and its problems added. `at` is where the part stands in the file."""
+    given = plain(node) if data is None else data
     try:
-        return model.model_validate(plain(node) if data is None else data)
+        return model.model_validate(given)
     except ValidationError as error:
         for one in error.errors(include_url=False):
-            problems.append(_problem(model, node, at, dict(one)))
+            problems.append(_problem(model, node, at, dict(one), given))
         return None
 
 
-def _problem(model: type[BaseModel], node: Node, at: KeyPath, error: Mapping[str, Any]) -> Problem:
-    where: KeyPath = tuple(part for part in error["loc"] if not _is_union_tag(part))
+def _problem(model: type[BaseModel], node: Node, at: KeyPath, error: Mapping[str, Any], data: Any) -> Problem:
+    where = _path_in(data, error["loc"])
     kind, found = error["type"], error["input"]
     key = dotted((*at, *where))
     if kind == "extra_forbidden":
@@ -168,8 +169,19 @@ def _problem(model: type[BaseModel], node: Node, at: KeyPath, error: Mapping[str
     return Problem(place_of(node, where), key, message)
 
 
-def _is_union_tag(part: Any) -> bool:
-    return isinstance(part, str) and (part in ("int", "float", "str", "bool") or "[" in part)
+def _path_in(data: Any, loc: tuple[Any, ...]) -> KeyPath:
+    """The keys of `loc` as the file has them: pydantic puts names of union members between them."""
+    path: list[str | int] = []
+    for part in loc:
+        inside = data if isinstance(data, Mapping) else {}
+        if part in inside:
+            data = inside[part]
+        elif isinstance(data, list) and isinstance(part, int) and part < len(data):
+            data = data[part]
+        elif not (isinstance(data, Mapping) and part == loc[-1]):
+            continue
+        path.append(part)
+    return tuple(path)
 
 
 def _scalar(value: Any) -> bool:

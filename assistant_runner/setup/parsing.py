@@ -57,15 +57,29 @@ def parse_file(path: Path) -> list[Node]:
 def parse_text(text: str, path: Path) -> list[Node]:
     """As `parse_file`, from text; `path` names it in messages and its suffix decides the format."""
     suffix = path.suffix.lower()
-    if suffix == ".toml":
-        return [_parse_toml(text, path)]
-    if suffix == ".json":
-        return [_parse_json(text, path)]
-    if suffix in (".yaml", ".yml", ".lock", ".prompt", ""):
-        return _parse_yaml(text, path)
+    try:
+        if suffix == ".toml":
+            return [_parse_toml(text, path)]
+        if suffix == ".json":
+            return [_parse_json(text, path)]
+        if suffix in (".yaml", ".yml", ".prompt"):
+            return _parse_yaml(text, path)
+    except RecursionError:
+        raise FileInvalid([Problem(Place(path), "", "nested too deeply")]) from None
     raise ConfigurationError(
         f"{path}: {suffix} is not a format of assistant files", remedy=f"use one of {', '.join(SUFFIXES)}"
     )
+
+
+def whole_text(text: str, place: Place, problems: list[Problem]) -> str:
+    """The text with escaped surrogate pairs joined, as JSON writes them; half a pair is a problem."""
+    if text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text):
+        return text
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        problems.append(Problem(place, "", "half of a surrogate pair, which is no character"))
+        return text.encode("utf-8", "replace").decode("utf-8")
 
 
 # --- YAML ------------------------------------------------------------------------------------------
@@ -127,7 +141,7 @@ class _YamlBuilder:
             return Leaf(Written(node.value), place)
         if kind not in ("", "!", "None", "str", "timestamp", "merge", "value"):
             self.problems.append(Problem(place, "", f"the tag {tag} is not known here; remove it"))
-        return Leaf(str(node.value), place)
+        return Leaf(whole_text(str(node.value), place, self.problems), place)
 
     def mapping(self, node: Any, place: Place) -> Mapped:
         entries: dict[str, tuple[Place, Node]] = {}
@@ -145,13 +159,14 @@ class _YamlBuilder:
                     if isinstance(one, Mapped)
                 ]
                 continue
-            if key.value in entries:
-                first = entries[key.value][0].line
-                self.problems.append(Problem(where, key.value, f"written twice (first in line {first})"))
-            entries[key.value] = (where, self.build(value))
+            name = whole_text(str(key.value), where, self.problems)
+            if name in entries:
+                first = entries[name][0].line
+                self.problems.append(Problem(where, name, f"written twice (first in line {first})"))
+            entries[name] = (where, self.build(value))
         for base in merged:
-            for name, entry in base.entries.items():
-                entries.setdefault(name, entry)
+            for inherited, entry in base.entries.items():
+                entries.setdefault(inherited, entry)
         return Mapped(entries, place)
 
 
@@ -161,14 +176,17 @@ _JSON_TOKEN = re.compile(r'[ \t\r\n]*("(?:[^"\\]|\\.)*"|[-+0-9.eE]+|true|false|n
 
 
 def _parse_json(text: str, path: Path) -> Node:
+    def refuse(word: str) -> None:
+        raise FileInvalid(
+            [Problem(Place(path, 1 + text[: text.find(word)].count("\n")), "", f"{word} is no JSON")]
+        )
+
     try:
-        json.loads(text)
+        json.loads(text, parse_constant=refuse)
     except json.JSONDecodeError as error:
         raise FileInvalid(
             [Problem(Place(path, error.lineno, error.colno), "", f"not valid JSON: {error.msg}")]
         ) from None
-    except RecursionError:
-        raise FileInvalid([Problem(Place(path), "", "nested too deeply")]) from None
     problems: list[Problem] = []
     node = _json_node(_json_tokens(text, path), problems)
     if problems:
@@ -204,14 +222,15 @@ def _json_value(
                 items.append(_json_value(word, where, tokens, problems))
         return Sequence(items, place)
     if token != "{":
-        return Leaf(json.loads(token), place)
+        value = json.loads(token)
+        return Leaf(whole_text(value, place, problems) if isinstance(value, str) else value, place)
     entries: dict[str, tuple[Place, Node]] = {}
     for word, where in tokens:
         if word == "}":
             break
         if word == ",":
             continue
-        key = json.loads(word)
+        key = whole_text(json.loads(word), where, problems)
         next(tokens)
         if key in entries:
             problems.append(Problem(where, key, f"written twice (first in line {entries[key][0].line})"))

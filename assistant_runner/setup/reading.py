@@ -274,7 +274,12 @@ def _read_keyed(
     if near:
         problems.append(Problem(place, dotted(at), f"no such tool; did you mean {near[0]!r}?"))
         return None
-    entry = check(LocalTool, inner, at, problems, data={**_map_or_empty(inner), "tool": key})
+    changes = _map_or_empty(inner)
+    if not isinstance(changes, dict):
+        words = f"expected a map of what is changed of this tool; found {describe(changes)}"
+        problems.append(Problem(place, dotted(at), words))
+        return None
+    entry = check(LocalTool, inner, at, problems, data={**changes, "tool": key})
     return ToolUse("local", entry, place, dotted(at)) if entry else None
 
 
