@@ -208,23 +208,17 @@ def http_client(settings: Settings, *, base_url: str, auth: httpx.Auth | None) -
 
     Straight to the host it goes through our own pool; through a proxy, httpx's pool does it.
     """
-    context = ssl.create_default_context()
-    if settings.ca_file:
-        try:
-            context.load_verify_locations(cafile=settings.ca_file)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigurationError(
-                f"ca_file {settings.ca_file}: {error}",
-                remedy="give a PEM file with the authority's certificate",
-            ) from None
+    proxied = _is_proxied(settings, base_url)
+    plain = base_url.startswith("http://") and not proxied and not settings.ca_file
+    context = None if plain else _tls_context(settings.ca_file)
     try:
         return httpx.AsyncClient(
             base_url=base_url,
             auth=auth,
             headers={"User-Agent": f"assistant-runner/{__version__}", **settings.backend_headers},
-            verify=context,
+            verify=context or True,
             proxy=settings.proxy,
-            transport=None if _is_proxied(settings, base_url) else _pool(context),
+            transport=None if proxied else _pool(context),
             timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
             limits=httpx.Limits(max_connections=1024, max_keepalive_connections=256, keepalive_expiry=5.0),
         )
@@ -232,7 +226,20 @@ def http_client(settings: Settings, *, base_url: str, auth: httpx.Auth | None) -
         raise ConfigurationError(f"proxy: {error}", remedy="correct the proxy's URL") from None
 
 
-def _pool(context: ssl.SSLContext) -> httpx.AsyncBaseTransport | None:
+def _tls_context(ca_file: str | None) -> ssl.SSLContext:
+    """The usual authorities, and the file's. Reading them takes time: plain HTTP does without."""
+    context = ssl.create_default_context()
+    if ca_file:
+        try:
+            context.load_verify_locations(cafile=ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigurationError(
+                f"ca_file {ca_file}: {error}", remedy="give a PEM file with the authority's certificate"
+            ) from None
+    return context
+
+
+def _pool(context: ssl.SSLContext | None) -> httpx.AsyncBaseTransport | None:
     """Our own pool where there is its parser; httpx's (None) elsewhere."""
     try:
         from assistant_runner.backends.pool import PooledTransport

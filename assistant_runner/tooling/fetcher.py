@@ -82,7 +82,7 @@ def guarded_client(
     guard = AddressGuard(allow_hosts, resolve=resolve)
     transport: httpx.AsyncBaseTransport = GuardedTransport(guard, ca_file=ca_file, max_bytes=max_bytes)
     return GuardedClient(
-        transport=transport if cache is None else _cached(transport, cache),
+        transport=transport if cache is None else CachedTransport(transport, cache),
         timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 10.0)),
     )
 
@@ -108,6 +108,23 @@ def _cached(transport: httpx.AsyncBaseTransport, path: Path) -> httpx.AsyncBaseT
         database_path=path, default_ttl=CACHE_S, max_stream_size=CACHED_REPLY_BYTES, max_size=CACHE_BYTES
     )
     return AsyncCacheTransport(transport, storage=storage, rfc=CacheOptions(shared=False))
+
+
+class CachedTransport(httpx.AsyncBaseTransport):
+    """An HTTP cache over a transport, made at the first request: runs that fetch nothing start sooner."""
+
+    def __init__(self, transport: httpx.AsyncBaseTransport, path: Path) -> None:
+        self._plain = transport
+        self._path = path
+        self._made: httpx.AsyncBaseTransport | None = None
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if self._made is None:
+            self._made = _cached(self._plain, self._path)
+        return await self._made.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        await (self._made or self._plain).aclose()
 
 
 class GuardedClient(httpx.AsyncClient):
