@@ -70,7 +70,6 @@ class ChatEngine:
         self._asker = Asker(provider, **options)
         self._endpoint = provider.endpoint
         self._supports = dict(supports or {})
-        self._told_strict = False
 
     @property
     def label(self) -> str:
@@ -94,18 +93,13 @@ class ChatEngine:
     async def aclose(self) -> None:
         await self._asker.aclose()
 
-    async def turn(self, request: TurnRequest) -> AsyncIterator[TurnEvent]:
-        strict = any(isinstance(tool, FunctionTool) and tool.function.strict for tool in request.tools)
-        if strict and self._endpoint.kind == "compatible" and not self._told_strict:
-            self._told_strict = True
-            yield Notice("strict is left out: this server is not known to have it")
-        async for event in self._asker.ask(request, self._once):
-            yield event
+    def turn(self, request: TurnRequest) -> AsyncIterator[TurnEvent]:
+        return self._asker.ask(request, self._once)
 
     async def _once(
         self, request: TurnRequest, model: str, dropped: frozenset[str]
     ) -> AsyncGenerator[TurnEvent, None]:
-        body = chat_body(request, model, kind=self._endpoint.kind)
+        body = chat_body(request, model, kind=self._endpoint.kind, strict="strict" not in dropped)
         for parameter in dropped:
             body.pop(parameter, None)
         stream: Any = await self._asker.client.chat.completions.create(
@@ -136,13 +130,14 @@ class ChatEngine:
             await stream.close()
 
 
-def chat_body(request: TurnRequest, model: str, *, kind: str) -> dict[str, Any]:
-    """The request's body. `kind` of the endpoint: strict and newer names go to their inventors only."""
+def chat_body(request: TurnRequest, model: str, *, kind: str, strict: bool = True) -> dict[str, Any]:
+    """The request's body. `kind` of the endpoint: newer names go to their inventors only. `strict` is
+    sent to every server: those that lack it leave it alone, and one that refuses it is asked again."""
     own = kind != "compatible"
     body: dict[str, Any] = {"model": model, "messages": chat_messages(request, lenient=not own)}
     functions = [tool for tool in request.tools if isinstance(tool, FunctionTool)]
     if functions:
-        body["tools"] = [_function(tool, strict=own) for tool in functions]
+        body["tools"] = [_function(tool, strict=strict) for tool in functions]
         if request.tool_choice != "auto":
             body["tool_choice"] = _choice(request.tool_choice)
         if not request.parallel_tool_calls:

@@ -31,6 +31,7 @@ from assistant_runner.service.engines.script import ScriptEngine
 from assistant_runner.wire.tools import AssistantTool, FunctionTool
 
 NAMES = ("auto", "responses", "chat", "planner", "script")
+DEPLOYMENT_VARIABLES = ("AZURE_OPENAI_DEPLOYMENT", "AZURE_OPENAI_DEPLOYMENT_NAME")
 HOW_TO = "set OPENAI_API_KEY or AZURE_OPENAI_ENDPOINT, start a local model server, or use --engine planner"
 
 
@@ -95,7 +96,7 @@ async def choose_engine(
     by_api = name
     if name == "auto":
         by_api = "chat" if provider.endpoint.kind == "compatible" else "responses"
-    return _sdk_engine(by_api, provider, server, model, aliases or {}, store, hosted)
+    return _sdk_engine(by_api, provider, server, environ, model, aliases or {}, store, hosted)
 
 
 async def default_model(engine: Engine) -> str:
@@ -155,6 +156,7 @@ def _sdk_engine(
     name: str,
     provider: Provider,
     server: LocalServer | None,
+    environ: Mapping[str, str],
     model: str | None,
     aliases: Mapping[str, str],
     store: bool,
@@ -165,6 +167,8 @@ def _sdk_engine(
     from assistant_runner.service.engines.responses import ResponsesEngine
 
     default = model or provider.endpoint.deployment or (server.best_model if server else None)
+    if default is None and provider.endpoint.kind == "azure":
+        default = next((environ[name] for name in DEPLOYMENT_VARIABLES if environ.get(name)), None)
     if default is None and provider.endpoint.kind == "openai":
         default = DEFAULT_MODEL
     names = ModelNames(provider.endpoint, aliases=aliases, default=default)

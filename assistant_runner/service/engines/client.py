@@ -324,9 +324,8 @@ def _from_status(error: openai.APIStatusError, endpoint: Endpoint, model: str) -
         words = _excerpt(response)
         if "json" not in response.headers.get("content-type", "") and status not in {401, 403, 404, 429}:
             note = f"{endpoint.host} answered {status} with something that is not this API: {words}"
-            return Failure(
-                EngineError("server_error", note, kind="bad_answer"), repeat=may_repeat and status >= 500
-            )
+            kind = "unreachable" if status in {502, 503, 504} else "bad_answer"
+            return Failure(EngineError("server_error", note, kind=kind), repeat=may_repeat and status >= 500)
     said = f"{endpoint.host} answered {status}: {words}"
     if status == 401 or status == 403:
         why = "the key is missing or wrong" if status == 401 else "the key may not do this"

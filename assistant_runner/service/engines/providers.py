@@ -76,11 +76,10 @@ def find_provider(
 
 def _key_name(endpoint: Endpoint, environ: Mapping[str, str]) -> str | None:
     """The variable whose key belongs to this host; None for a stranger."""
-    if endpoint.kind == "azure":
+    named_by_base_url = endpoint.host == _host(environ.get("OPENAI_BASE_URL"))
+    if endpoint.kind == "azure" and (_given(environ, "AZURE_OPENAI_API_KEY") or not named_by_base_url):
         return "AZURE_OPENAI_API_KEY"
-    if endpoint.kind == "openai" or endpoint.host == _host(environ.get("OPENAI_BASE_URL")):
-        return "OPENAI_API_KEY"
-    return None
+    return "OPENAI_API_KEY" if endpoint.kind == "openai" or named_by_base_url else None
 
 
 def _read_key(environ: Mapping[str, str], name: str) -> str | None:

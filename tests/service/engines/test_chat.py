@@ -321,7 +321,7 @@ async def test_a_refusal_is_passed_on():
         pytest.param(sse(chunk({"content": "Hel"})), "cut", "ended in the middle", id="no-finish"),
         pytest.param(sse(chunk({"content": "Hel"}), "{no json"), "bad_answer", "no JSON", id="no-json"),
         pytest.param(html_reply(), "bad_answer", "Proxy login", id="proxy-page"),
-        pytest.param(html_reply(502), "bad_answer", "Proxy login", id="proxy-page-502"),
+        pytest.param(html_reply(502), "unreachable", "Proxy login", id="proxy-page-502"),
         pytest.param(
             sse({"error": {"message": "it burns", "code": "oops"}}), "provider", "it burns", id="error"
         ),

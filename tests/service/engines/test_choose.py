@@ -233,3 +233,21 @@ async def test_openais_default_is_a_model_without_a_date_of_leaving():
     engine = await choose(environ={"OPENAI_API_KEY": "sk-1"})
 
     assert retirement_of(await default_model(engine)) is None
+
+
+async def test_azures_deployment_may_stand_in_the_environment():
+    environ = {
+        "AZURE_OPENAI_ENDPOINT": "https://unit.openai.azure.com",
+        "AZURE_OPENAI_API_KEY": "k",
+        "AZURE_OPENAI_DEPLOYMENT": "dep-a",
+    }
+
+    assert await default_model(await choose(environ=environ)) == "dep-a"
+
+
+async def test_azure_as_the_sdk_names_it_takes_the_sdks_key():
+    environ = {"OPENAI_BASE_URL": "https://unit.openai.azure.com/openai/v1/", "OPENAI_API_KEY": "k"}
+
+    engine = await choose(environ=environ, model="dep-a")
+
+    assert (engine.name, engine.label) == ("responses", "responses at unit.openai.azure.com (dep-a)")

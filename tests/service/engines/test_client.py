@@ -340,20 +340,20 @@ async def test_a_retired_model_of_openai_fails_before_any_request_and_a_leaving_
     assert len(asked) == 1
 
 
-async def test_strict_goes_to_its_inventors_only_and_leaving_it_out_is_told():
+@pytest.mark.parametrize("engine_type", [ChatEngine, ResponsesEngine])
+async def test_s0_5_strict_is_left_out_for_a_server_that_lacks_it_and_told(engine_type):
+    answer = chat_text("Ok") if engine_type is ChatEngine else response_stream(message_item("Ok"))
+    refusal = error_reply(400, "Unknown name 'strict' at tools[0]: cannot find field.")
     strict = tool("get_weather", city=STRING)
     strict.function.strict = True
-    sent = []
-    for azure in (None, True):
-        async with fake_openai(chat_text("Ok")) as fake:
-            engine = ChatEngine(Provider(normalise_endpoint(fake.url, azure=azure), "k"))
-            turn = await play(engine, request("Hello", tools=[strict]))
-            await engine.aclose()
-        sent.append(fake.bodies[0]["tools"][0]["function"].get("strict"))
-        told = any(isinstance(event, Notice) and "strict" in event.text for event in turn.events)
-        assert told is (azure is None)
+    async with fake_openai(refusal, answer) as fake:
+        engine = engine_type(Provider(normalise_endpoint(fake.url)))
+        turn = await play(engine, request("Hello", tools=[strict]))
+        await engine.aclose()
 
-    assert sent == [None, True]
+    sent = ["strict" in str(body["tools"]) for body in fake.bodies]
+    assert (turn.text, sent) == ("Ok", [True, False])
+    assert any(isinstance(event, Notice) and "strict" in event.text for event in turn.events)
 
 
 async def test_a_key_does_not_follow_a_redirect():
