@@ -427,7 +427,7 @@ class AssembledRunner:
             else:
                 request = request_of(memory.request)
             driver = self._driver(question, shelf, request.assistant_id, again=again)
-            names = {call.tool for known in memory.rounds for call in known.started.values()}
+            names = {call.tool for known in memory.every_round for call in known.started.values()}
             if memory.thread_id and any(shelf.toolbox[name].fetches for name in names & set(shelf.toolbox)):
                 shelf.gate.remember_fetched(memory.thread_id)
             given = answers_of(memory, answers or {})

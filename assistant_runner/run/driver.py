@@ -190,10 +190,9 @@ class _Work:
             await self._listener(event)
 
     def _known(self, answers: dict[str, CallFinished]) -> Known:
-        unknown = {call.tool_call_id: call for known in self._memory.rounds for call in known.unknown()}
         return Known(
             finished=self._memory.finished() | answers,
-            unknown=unknown,
+            unknown=self._memory.unknown(),
             carried=dict(self._memory.carried),
             again=self._policies.again,
         )
@@ -233,9 +232,7 @@ class _Work:
     async def _take_over(self, run: Run) -> Run:
         """Finish a run that somebody left waiting: its calls are answered with our tools."""
         watcher = RunWatcher(self._backend, _nobody, run=run, sleep=self._driver._sleep)
-        loop = dataclasses.replace(
-            self.loop, watcher=watcher, rounds=[], tool_usage=[], pause_after=None, known=Known()
-        )
+        loop = dataclasses.replace(self.loop, watcher=watcher, rounds=[], tool_usage=[], pause_after=None)
         run, _ = await self._backend.retrieve_run(thread_id=run.thread_id, run_id=run.id)
         watcher.run = run
         return await loop.settle(run if run.is_settled else await watcher.poll())

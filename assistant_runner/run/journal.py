@@ -421,6 +421,7 @@ def _group(event: RunEvent) -> str | None:
 class RoundMemory:
     """One round as far as it is known. `finished` and `started` are by tool call id."""
 
+    run_id: str
     number: int
     calls: list[dict[str, Any]]
     run: dict[str, Any] = field(default_factory=dict)
@@ -439,15 +440,21 @@ class RunMemory:
     """What the journal knows of a run: enough to go on without doing anything twice.
 
     `requested_at` in Unix seconds. `carried`: results of runs that this one took the place of.
+    `every_round` has also those of a run that blocked the thread and was taken over first.
     """
 
     request: dict[str, Any] | None = None
     requested_at: float = 0.0
     run_id: str | None = None
     thread_id: str | None = None
-    rounds: list[RoundMemory] = field(default_factory=list)
+    every_round: list[RoundMemory] = field(default_factory=list)
     carried: dict[str, CallFinished] = field(default_factory=dict)
     ended: RunEnded | None = None
+
+    @property
+    def rounds(self) -> list[RoundMemory]:
+        """The rounds of this run."""
+        return [known for known in self.every_round if known.run_id == self.run_id]
 
     def results(self) -> dict[str, CallFinished]:
         """What finished calls gave, by `call_key`: for a fresh run that asks for the same again."""
@@ -469,7 +476,11 @@ class RunMemory:
 
     def finished(self) -> dict[str, CallFinished]:
         """All finished calls by tool call id."""
-        return {call_id: call for known in self.rounds for call_id, call in known.finished.items()}
+        return {call_id: call for known in self.every_round for call_id, call in known.finished.items()}
+
+    def unknown(self) -> dict[str, CallStarted]:
+        """All calls that were begun and whose outcome is not known, by tool call id."""
+        return {call.tool_call_id: call for known in self.every_round for call in known.unknown()}
 
 
 def call_key(tool: str, arguments: Any) -> str:
@@ -488,13 +499,11 @@ def recall(records: Sequence[Record]) -> RunMemory:
         elif isinstance(event, RunStarted):
             if memory.run_id not in (None, event.run_id):  # a fresh run took the place of one that expired
                 memory.carried.update(memory.results())
-                memory.rounds.clear()
-                current = None
             memory.run_id, memory.thread_id = event.run_id, event.thread_id
         elif isinstance(event, RoundStarted):
-            if current is None or current.number != event.number or current not in memory.rounds:
-                current = RoundMemory(event.number, event.calls, event.run)
-                memory.rounds.append(current)
+            if current is None or (current.run_id, current.number) != (event.run_id, event.number):
+                current = RoundMemory(event.run_id, event.number, event.calls, event.run)
+                memory.every_round.append(current)
         elif isinstance(event, CallStarted) and current:
             current.started[event.tool_call_id] = event
             current.finished.pop(event.tool_call_id, None)

@@ -196,3 +196,29 @@ def test_a_call_that_was_begun_again_is_unknown_again(tmp_path):
         memory = recall(journal.records(recording.key))
 
     assert [len(memory.rounds), len(memory.rounds[0].unknown())] == [1, 1]
+
+
+def test_rounds_of_a_run_that_was_taken_over_are_remembered_but_are_not_this_runs(tmp_path):
+    foreign = [RoundStarted("run_0", 1, [CALL]), *EVENTS[3:5], OutputsSubmitted("run_0", 1)]
+    own = RoundStarted("run_1", 1, [{**CALL, "id": "call_2"}])
+    with Journal(tmp_path) as journal:
+        recording = begin(journal)
+        for event in (EVENTS[0], *foreign, EVENTS[1], own):
+            recording.append(event)
+        recording.release()
+        memory = recall(journal.records(recording.key))
+
+    assert list(memory.finished()) == ["call_1"]
+    assert [(known.run_id, known.number) for known in memory.rounds] == [("run_1", 1)]
+    assert memory.open_calls() == {"call_2": "t"}
+
+
+def test_results_of_a_run_that_a_fresh_one_replaced_are_carried(tmp_path):
+    with Journal(tmp_path) as journal:
+        recording = begin(journal)
+        for event in (*EVENTS[:5], RunStarted("run_2", "thread_1", "asst_1", "m")):
+            recording.append(event)
+        memory = recall(journal.records(recording.key))
+
+    assert (memory.run_id, memory.rounds) == ("run_2", [])
+    assert [call.output for call in memory.carried.values()] == ["out"]
