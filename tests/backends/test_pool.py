@@ -1,8 +1,10 @@
 import asyncio
 import contextlib
+import ssl
 
 import httpx
 import pytest
+import trustme
 
 from assistant_runner.backends.pool import PooledTransport
 
@@ -10,7 +12,7 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
 @contextlib.asynccontextmanager
-async def served(answer, *, close=False):
+async def served(answer, *, close=False, tls=None, context=None, host="127.0.0.1"):
     """A raw server: each request's head and body go to `answer`, whose bytes are written."""
     seen = {"connections": 0, "requests": []}
     tasks = []
@@ -37,10 +39,12 @@ async def served(answer, *, close=False):
                     break
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     port = server.sockets[0].getsockname()[1]
     async with httpx.AsyncClient(
-        transport=PooledTransport(), base_url=f"http://127.0.0.1:{port}", timeout=5
+        transport=PooledTransport(context=context),
+        base_url=f"{'https' if tls else 'http'}://{host}:{port}",
+        timeout=5,
     ) as client:
         yield client, seen
     server.close()
@@ -122,6 +126,23 @@ async def test_silence_is_a_read_timeout_and_no_listener_a_connect_error():
     async with httpx.AsyncClient(transport=PooledTransport()) as client:
         with pytest.raises(httpx.ConnectError):
             await client.get("http://127.0.0.1:9/")
+
+
+async def test_a_certificate_is_checked_against_the_authority_and_the_name():
+    authority, tls = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+
+    async with served(lambda number: OK, tls=tls, context=trusting) as (client, seen):
+        assert [(await client.get("/")).text for _ in range(2)] == ["ok", "ok"]
+        assert seen["connections"] == 1
+    async with served(lambda number: OK, tls=tls) as (client, _):
+        with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            await client.get("/")
+    async with served(lambda number: OK, tls=tls, context=trusting, host="localhost") as (client, _):
+        with pytest.raises(httpx.ConnectError, match="localhost"):
+            await client.get("/")
 
 
 async def test_a_large_body_is_read_at_the_readers_pace():
