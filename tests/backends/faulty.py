@@ -8,6 +8,7 @@ each answer, so that no fault meets another request.
 import asyncio
 import json
 import re
+import ssl
 import struct
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
@@ -102,7 +103,8 @@ def once(method: str, pattern: str, *faults: Fault) -> Plan:
 class FaultyServer:
     """`async with FaultyServer(app, plan) as server: ... server.url`."""
 
-    def __init__(self, app: App, plan: Plan = nothing) -> None:
+    def __init__(self, app: App, plan: Plan = nothing, *, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.plan = plan
         self.seen: list[Seen] = []
         self.hanging = asyncio.Event()
@@ -111,9 +113,9 @@ class FaultyServer:
         self._counts: dict[tuple[str, str], int] = {}
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
         port = self._server.sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}/v1"
+        self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{port}/v1"
         return self
 
     async def __aexit__(self, *exc: object) -> None:

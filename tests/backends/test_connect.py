@@ -1,3 +1,6 @@
+import ssl
+from pathlib import Path
+
 import httpx
 import pytest
 
@@ -10,9 +13,12 @@ from assistant_runner.backends.connect import (
     target_of,
 )
 from assistant_runner.backends.pool import PooledTransport
-from assistant_runner.errors import ApiGone, ConfigurationError
+from assistant_runner.errors import ApiGone, BackendUnreachable, ConfigurationError
 from assistant_runner.keys import KeySource, Secret
+from assistant_runner.retries import NO_RETRIES
 from assistant_runner.settings import load_settings
+from tests.backends import bodies
+from tests.backends.faulty import Answer, FaultyServer
 
 
 def loaded(tmp_path, environ=None, **flags):
@@ -181,3 +187,43 @@ async def test_foundry_is_signed_in_to_with_an_entra_token_of_its_scope(tmp_path
 
     assert asked == ["https://x/.default", "closed"]
     assert seen == [(f"{PROJECT}/assistants?api-version=v1&limit=100&order=desc", "Bearer entra-token")]
+
+
+TLS = Path(__file__).parent / "tls"
+
+
+async def test_a_private_authority_is_trusted_when_it_is_named_and_refused_with_words_when_not(tmp_path):
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(TLS / "server.pem", TLS / "server.key")
+    async with FaultyServer(None, lambda seen: Answer(200, bodies.thread()), tls=context) as server:
+        async with open_http(loaded(tmp_path, backend=server.url, ca_file=str(TLS / "ca.pem"))) as backend:
+            assert (await backend.retrieve_thread("thread_1")).id == "thread_1"
+        async with open_http(loaded(tmp_path, backend=server.url)) as backend:
+            backend._retries = NO_RETRIES
+            with pytest.raises(BackendUnreachable, match="certificate") as caught:
+                await backend.retrieve_thread("thread_1")
+
+    assert "ca_file" in caught.value.remedy
+
+
+@pytest.mark.parametrize("how", ["setting", "environment"])
+async def test_requests_go_through_the_proxy(tmp_path, monkeypatch, how):
+    async with FaultyServer(None, lambda seen: Answer(200, bodies.thread())) as proxy:
+        flags = {"proxy": proxy.url.removesuffix("/v1")} if how == "setting" else {}
+        if how == "environment":
+            monkeypatch.setenv("HTTP_PROXY", proxy.url.removesuffix("/v1"))
+        world = loaded(tmp_path, backend="http://backend.example.com/v1", **flags)
+        async with open_http(world) as backend:
+            await backend.retrieve_thread("thread_1")
+
+    assert proxy.paths() == ["GET http://backend.example.com/v1/threads/thread_1"]
+
+
+async def test_no_proxy_is_obeyed(tmp_path, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    async with (
+        FaultyServer(None, lambda seen: Answer(200, bodies.thread())) as server,
+        open_http(loaded(tmp_path, backend=server.url)) as backend,
+    ):
+        assert (await backend.retrieve_thread("thread_1")).id == "thread_1"
