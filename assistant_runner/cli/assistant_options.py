@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -186,17 +186,21 @@ def progress_lines() -> "Iterator[Report]":
     from rich.console import Console
     from rich.progress import Progress as Bar
 
-    with Bar(console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True, highlight=False)
+    with ExitStack() as stack:  # no bar before there is something to count: a question may come first
+        bars: list[Bar] = []
         tasks: dict[str, Any] = {}
 
         def draw(step: "Progress") -> None:
             label = f"{step.doing} {step.subject}"
             if step.total is None:
-                bar.console.print(label)
+                console.print(label, markup=False)
                 return
+            if not bars:
+                bars.append(stack.enter_context(Bar(console=console, transient=True)))
             if label not in tasks:
-                tasks[label] = bar.add_task(label, total=step.total)
-            bar.update(tasks[label], completed=step.done)
+                tasks[label] = bars[0].add_task(label, total=step.total)
+            bars[0].update(tasks[label], completed=step.done)
 
         yield draw
 
