@@ -26,7 +26,7 @@ def run_edge(app: typer.Typer, argv: list[str]) -> int:
         if hasattr(stream, "reconfigure"):  # a narrow code page must not end a run (case-113)
             stream.reconfigure(errors="replace") if stream.isatty() else stream.reconfigure(encoding="utf-8")
     try:
-        app(argv, prog_name="assistant-runner", standalone_mode=True)
+        app(argv, prog_name="assistant-runner", standalone_mode=True, color=_colour())
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 1
     except AssistantRunnerError as error:
@@ -41,9 +41,14 @@ def run_edge(app: typer.Typer, argv: list[str]) -> int:
     return 0
 
 
+def _colour() -> bool | None:
+    """No colours where NO_COLOR says so (no-color.org); else at a terminal only."""
+    return False if os.environ.get("NO_COLOR") else None
+
+
 def tell_error(error: AssistantRunnerError, *, as_json: bool) -> int:
     """Say the error on stderr (and as one JSON document on stdout if asked); its exit status."""
-    typer.secho(f"error: {error.message}", err=True, fg="red")
+    typer.secho(f"error: {error.message}", err=True, fg="red", color=_colour())
     if error.remedy:
         typer.echo(f"  {error.remedy}", err=True)
     if partial := error.facts.get("partial"):
@@ -109,7 +114,7 @@ def _tell_bug(error: Exception) -> int:
     from assistant_runner.logs import masked
 
     words = masked(f"{type(error).__name__}: {error}", os.environ)
-    typer.secho(f"internal error: {words}", err=True, fg="red")
+    typer.secho(f"internal error: {words}", err=True, fg="red", color=_colour())
     typer.echo(
         "  This is a bug in assistant-runner. Set ASSISTANT_RUNNER_TRACEBACK=1, run it again, and report "
         "what it prints (look it over for secrets first).",
