@@ -1,0 +1,123 @@
+"""Runs that ended early, taken up again from their journal."""
+
+import asyncio
+
+import pytest
+
+from assistant_runner.errors import NotFound, RunError, RunExpired
+from assistant_runner.run.journal import Journal, recall
+from assistant_runner.run.records import request_of
+from assistant_runner.run.request import Limits, RunRequest
+from assistant_runner.wire.threads import ThreadCreate
+from tests.run.world import HandClock, open_world
+
+CALL = {"tool_calls": [{"name": "get_weather", "arguments": {"city": "Oslo"}}]}
+ANSWER = {"text": "Rain."}
+
+
+class Kept:
+    """A world's runs with a journal."""
+
+    def __init__(self, world, journal):
+        self.world, self.journal = world, journal
+        self.recording = journal.begin(backend="b", prompt="x", thread_id=None, about={})
+
+    async def ask(self, **request):
+        request = RunRequest(self.world.assistant_id, prompt="hello", **request)
+        return await self.world.driver().run(request, listener=self.recording.listen)
+
+    async def resume(self, **policies):
+        self.recording.release()
+        memory = recall(self.journal.records(self.recording.key))
+        driver = self.world.driver(Limits(timeout_s=20), **policies)
+        return await driver.resume(memory, request_of(memory.request), listener=self.recording.listen)
+
+    def started(self):
+        records = self.journal.records(self.recording.key)
+        return [record.event.run_id for record in records if record.event.name == "run.started"]
+
+
+async def test_a_run_that_expired_is_replaced_by_one_that_is_given_its_results(tmp_path):
+    clock, made = HandClock(), []
+
+    def get_weather(city: str) -> str:
+        """Weather of a city, and it takes eleven minutes."""
+        made.append(city)
+        clock.now += 660
+        return "rain"
+
+    async with open_world([CALL, ANSWER], get_weather, clock=clock) as world:
+        with Journal(tmp_path) as journal:
+            kept = Kept(world, journal)
+            with pytest.raises(RunExpired, match="results are kept") as caught:
+                await kept.ask()
+            with pytest.raises(RunExpired):
+                await kept.resume()
+            result = await kept.resume(restart_expired=True)
+
+            assert (result.text, made, len(kept.started())) == ("Rain.", ["Oslo"], 2)
+    assert "--restart-expired" in caught.value.remedy
+
+
+async def test_an_interrupted_run_goes_on_as_a_fresh_one_on_its_thread(tmp_path):
+    made, began = [], asyncio.Event()
+
+    async def get_weather(city: str) -> str:
+        """Weather of a city."""
+        made.append(city)
+        return "rain"
+
+    async def wait(city: str) -> str:
+        """Wait the first time."""
+        made.append(f"wait {city}")
+        if made.count(f"wait {city}") == 1:
+            began.set()
+            await asyncio.Event().wait()
+        return "waited"
+
+    turns = [CALL, {"tool_calls": [{"name": "wait", "arguments": {"city": "Oslo"}}]}, ANSWER]
+    async with open_world(turns, get_weather, wait) as world:
+        with Journal(tmp_path) as journal:
+            kept = Kept(world, journal)
+            asking = asyncio.create_task(kept.ask())
+            await began.wait()
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            result = await kept.resume(again=_yes)
+
+            runs = (await world.backend.list_runs(result.run.thread_id)).data
+            assert (result.text, [run.id for run in reversed(runs)]) == ("Rain.", kept.started())
+    assert made == ["Oslo", "wait Oslo", "wait Oslo"]  # what was finished is not done again
+
+
+async def _yes(_call):
+    return True
+
+
+async def test_a_run_whose_id_was_lost_is_found_on_its_thread(tmp_path):
+    async with open_world([ANSWER]) as world:
+        thread = await world.backend.create_thread(ThreadCreate())
+        with Journal(tmp_path) as journal:
+            kept = Kept(world, journal)
+            await kept.ask(thread_id=thread.id)
+            records = journal.records(kept.recording.key)
+            memory = recall(records[:1])  # as if it was killed before the backend's answer
+
+            result = await world.driver().resume(memory, request_of(memory.request))
+
+            assert result.run.id == kept.started()[0]
+        assert len((await world.backend.list_runs(thread.id)).data) == 1
+
+
+async def test_a_run_that_vanished_is_named_with_the_way_on(tmp_path):
+    async with open_world([ANSWER]) as world:
+        with Journal(tmp_path) as journal:
+            kept = Kept(world, journal)
+            result = await kept.ask()
+            await world.backend.delete_thread(result.run.thread_id)
+            with pytest.raises(RunError, match=r"is not on embedded any more") as caught:
+                await kept.resume()
+
+    assert isinstance(caught.value.__cause__, NotFound)
+    assert "run fork" in caught.value.remedy
