@@ -200,6 +200,7 @@ def _answer(question: str, outputs: Sequence[Output], plan: Plan, request: TurnR
     unanswered = [sentence for sentence in plan.not_understood if sentence not in solved_sentences]
     if any(output.name == "file_search" and found_in_files(output) for output in outputs):
         unanswered = []
+    lines += [f"There is no tool {name} here." for name in _unknown_tools(question, request)]
     for tool, parameter in plan.missing:
         lines.append(f"To use {tool} I need its {parameter.replace('_', ' ')}, and I did not find it.")
     if lines:
@@ -217,6 +218,16 @@ def _answer(question: str, outputs: Sequence[Output], plan: Plan, request: TurnR
     if not isinstance(wanted, str) and wanted.type == "json_object":
         return json.dumps({"answer": text}, ensure_ascii=False)
     return text
+
+
+def _unknown_tools(question: str, request: TurnRequest) -> list[str]:
+    """Names in a request that look like a function's and are none that is offered."""
+    functions = [tool.function for tool in request.tools if isinstance(tool, FunctionTool)]
+    known = {function.name for function in functions}
+    for function in functions:
+        known.update((function.parameters or {}).get("properties") or {})
+    called = re.findall(r"\b(?i:call|use|run|with)\s+([a-z]+(?:_[a-z0-9]+)+)\b", question)
+    return [name for name in dict.fromkeys(called) if name not in known]
 
 
 def _sums(question: str) -> list[tuple[str, str]]:

@@ -528,3 +528,12 @@ async def test_a_huge_question_is_answered_in_time(question):
         turn = await play(PlannerEngine(), request(question, tools=SHIPPED))
 
     assert turn.finish is not None
+
+
+async def test_names_a_tool_that_is_asked_for_and_not_there():
+    rounds, text = await play_run(
+        PlannerEngine(), request("Use bar_tool and get the weather in Oslo", tools=SHIPPED), answer
+    )
+
+    assert rounds == [[("get_weather", {"city": "Oslo"})]]
+    assert "There is no tool bar_tool here." in text
