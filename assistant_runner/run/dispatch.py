@@ -56,13 +56,15 @@ DecideUnknown = Callable[[CallStarted], Awaitable[bool]]
 class Known:
     """What a journal knows of a run's calls, so that nothing is done twice.
 
-    `finished` and `unknown` by tool call id; `carried` by call key: results of an earlier run that
-    this one took the place of. `again` None: nobody can be asked, a write is not repeated.
+    `finished` and `unknown` by tool call id; `carried` and `doubtful` by call key: results, and calls
+    of unknown outcome, of an earlier run that this one took the place of. `again` None: nobody can be
+    asked, a write is not repeated.
     """
 
     finished: Mapping[str, CallFinished] = field(default_factory=dict)
     unknown: Mapping[str, CallStarted] = field(default_factory=dict)
     carried: dict[str, CallFinished] = field(default_factory=dict)
+    doubtful: dict[str, CallStarted] = field(default_factory=dict)
     again: DecideUnknown | None = None
 
 
@@ -181,7 +183,7 @@ class Dispatcher:
             outcome = ToolOutcome(carried.content, notes=("from the run before, not called again",))
             self._repeats.last[key] = outcome
             return outcome
-        unknown = self._known.unknown.get(call.tool_call_id)
+        unknown = self._known.unknown.get(call.tool_call_id) or self._known.doubtful.pop(key, None)
         harmless = call.tool.effects == "read" and call.tool.effects_declared
         if unknown is not None and not harmless and not await self._may_repeat(unknown):
             return ToolOutcome({"error": UNKNOWN_OUTCOME}, is_error=True)

@@ -170,7 +170,7 @@ class _Work:
         self._started = driver._monotonic()
         self._warnings: list[str] = []
         self._results: dict[str, CallFinished] = self._memory.results()
-        self._calls: dict[str, CallStarted] = {}
+        self._calls: dict[str, CallStarted] = {}  # begun here and not finished yet
         self.watcher = self._new_watcher()
         self.loop = self._new_loop(self._known(answers or {}))
         self.loop.rounds.extend(_rounds_of(self._memory))
@@ -183,9 +183,10 @@ class _Work:
             self._warnings.append(event.message)
         elif isinstance(event, CallStarted):
             self._calls[event.tool_call_id] = event
-        elif isinstance(event, CallFinished) and not event.is_error and event.tool_call_id in self._calls:
-            call = self._calls[event.tool_call_id]
-            self._results[call_key(call.tool, call.arguments)] = event
+        elif isinstance(event, CallFinished) and event.tool_call_id in self._calls:
+            call = self._calls.pop(event.tool_call_id)
+            if not event.is_error and event.tool == call.tool:  # a bundle's output is no single call's
+                self._results[call_key(call.tool, call.arguments)] = event
         if self._listener is not None:
             await self._listener(event)
 
@@ -330,7 +331,13 @@ class _Work:
         """A new run on the same thread in the place of `run`, given the results that are finished."""
         rounds, usage = self.loop.rounds, self.loop.tool_usage
         self.watcher = self._new_watcher()
-        self.loop = self._new_loop(Known(carried=dict(self._results), again=self._policies.again))
+        doubtful = [*self._memory.unknown().values(), *self._calls.values()]
+        known = Known(
+            carried=dict(self._results),
+            doubtful={call_key(call.tool, call.arguments): call for call in doubtful},
+            again=self._policies.again,
+        )
+        self.loop = self._new_loop(known)
         self.loop.rounds.extend(rounds)
         self.loop.tool_usage.extend(usage)
         self.starter = self._new_starter()

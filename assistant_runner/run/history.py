@@ -100,7 +100,7 @@ def fork_request(
         call_key(round_.started[call_id].tool, round_.started[call_id].arguments): call
         for round_ in kept
         for call_id, call in round_.finished.items()
-        if call_id in round_.started and not call.is_error
+        if call_id in round_.started and not call.is_error and call.tool == round_.started[call_id].tool
     }
     words = [text for text in (request.additional_instructions, carried_words(carried)) if text]
     changes: dict[str, Any] = {"thread_id": None, "additional_instructions": "\n\n".join(words) or None}

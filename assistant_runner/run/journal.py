@@ -462,7 +462,7 @@ class RunMemory:
             call_key(known.started[call_id].tool, known.started[call_id].arguments): call
             for known in self.rounds
             for call_id, call in known.finished.items()
-            if call_id in known.started and not call.is_error
+            if call_id in known.started and not call.is_error and call.tool == known.started[call_id].tool
         }
 
     def open_calls(self) -> dict[str, str]:
