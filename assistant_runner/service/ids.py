@@ -16,6 +16,7 @@ PREFIXES = {
     "vector_store": "vs_",
     "vector_store.file": "file-",
     "vector_store.files_batch": "vsfb_",
+    "batch.file": "file-",
     "tool_call": "call_",
 }
 

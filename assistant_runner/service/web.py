@@ -284,7 +284,7 @@ def check_prefix(kind: str, param: str, value: str) -> None:
     prefix = PREFIXES[kind]
     if value.startswith(prefix):
         return
-    if kind in ("file", "vector_store.file") and value.startswith(("file_", "assistant-", "file")):
+    if prefix == PREFIXES["file"] and value.startswith(("file_", "assistant-", "file")):
         return
     raise wrong_prefix(param, value[:80], prefix)
 

@@ -387,3 +387,28 @@ async def test_files_that_code_made_are_images_of_the_step_and_paths_of_the_text
         assert text["value"][note["start_index"] : note["end_index"]] == "sandbox:/mnt/data/table.csv"
         file = (await server.get(f"/files/{note['file_path']['file_id']}")).json()
         assert (file["purpose"], file["filename"]) == ("assistants_output", "table.csv")
+
+
+@pytest.mark.parametrize("query", [{}, {"filter": "completed"}], ids=["all", "in one state"])
+@pytest.mark.parametrize("order", ["asc", "desc"])
+async def test_the_files_of_a_batch_can_be_paged_through(order: str, query: dict[str, str]):
+    async with running(SCRIPT) as server:
+        files = [await uploaded(server, f"{number}.txt", b"x") for number in range(5)]
+        pictures = [await uploaded(server, f"{number}.png", b"\x89PNG") for number in range(2)]
+        store = (await server.post("/vector_stores")).json()["id"]
+        body = {"file_ids": [files[0], pictures[0], *files[1:], pictures[1]]}
+        batch = (await server.post(f"/vector_stores/{store}/file_batches", body)).json()["id"]
+        path = f"/vector_stores/{store}/file_batches/{batch}"
+        await server.service.core.intake.settle("w:", [store], 10)
+
+        seen: list[str] = []
+        page = {"has_more": True}
+        while page["has_more"]:
+            after = {"after": seen[-1]} if seen else {}
+            params = {"limit": 2, "order": order, **after, **query}
+            page = (await server.get(f"{path}/files", params=params)).json()
+            check_object("list:vector_store.file", page)
+            seen += [entry["id"] for entry in page["data"]]
+
+        expected = files if query else body["file_ids"]
+        assert seen == (expected if order == "asc" else expected[::-1])

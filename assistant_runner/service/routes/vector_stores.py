@@ -303,8 +303,30 @@ async def cancel_batch(call: Call) -> Answer:
 
 async def list_batch_files(call: Call) -> Answer:
     batch_row = _batch_row(call)
+    _wake(call, batch_row.parent)
     status = _status_filter(call)
     rows, has_more = call.page(_MEMBER, batch_row.id)
+    if status is not None:
+        return Answer(documents.listing(*_in_state(call, batch_row, status)))
     found = (call.core.store.get(FILE, batch_row.parent, row.id) for row in rows)
-    shown = [row.doc for row in found if row is not None and status in (None, row.doc["status"])]
-    return Answer(documents.listing(shown, has_more))
+    return Answer(documents.listing([row.doc for row in found if row is not None], has_more))
+
+
+def _in_state(call: Call, batch_row: Row, status: str) -> tuple[list[Document], bool]:
+    """A page of the batch's files in one state; the state is the file's, so the store cannot narrow by it.
+
+    The parameters of the page have been checked.
+    """
+    store = call.core.store
+    rows = store.scan(_MEMBER, batch_row.id, limit=10_000)
+    if call.param("order") == "asc":
+        rows.reverse()
+    places = {row.id: place for place, row in enumerate(rows)}
+    after, before = call.param("after"), call.param("before")
+    first = places[after] + 1 if after in places else 0
+    last = places[before] if before in places else len(rows)
+    files = (store.get(FILE, batch_row.parent, row.id) for row in rows[first:last])
+    found = [row.doc for row in files if row is not None and row.doc["status"] == status]
+    limit = int(call.param("limit") or 20)
+    page = found[-limit:] if before and not after else found[:limit]
+    return page, len(found) > limit
