@@ -273,7 +273,8 @@ class ChatReader:
             self._usage = _usage(counted) or self._usage
         if _get(chunk, "prompt_filter_results"):
             self._filtered.append(_get(chunk, "prompt_filter_results"))
-        for choice in _get(chunk, "choices") or ():
+        choices = _get(chunk, "choices")
+        for choice in choices if isinstance(choices, list) else ():
             if _get(choice, "index") not in (None, 0):
                 continue
             self._saw_choice = True
@@ -296,7 +297,8 @@ class ChatReader:
         if isinstance(refusal, str) and refusal:
             self._said = True
             yield RefusalDelta(refusal)
-        fragments = list(_get(delta, "tool_calls") or ())
+        calls = _get(delta, "tool_calls")
+        fragments = list(calls) if isinstance(calls, list) else []
         legacy = _get(delta, "function_call")
         if legacy:
             fragments.append({"index": 0, "function": legacy})

@@ -7,6 +7,7 @@ rides on httpx2; a test may hand in its own transport.
 
 import asyncio
 import json
+import logging
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
@@ -22,6 +23,8 @@ from assistant_runner.errors import ConfigurationError
 from assistant_runner.retries import RetryPolicy, hint_in_words, reset_hint, wait_hint
 from assistant_runner.service.engines.base import EngineError, Notice, TurnEvent
 from assistant_runner.service.engines.providers import Provider
+
+logger = logging.getLogger(__name__)
 
 CONNECT_S = 10.0
 LONGEST_S = 600.0
@@ -199,6 +202,10 @@ async def with_retries(
             failure = refused.failure
         except (openai.OpenAIError, httpx2.HTTPError, json.JSONDecodeError, UnicodeDecodeError) as error:
             failure = translate(error, endpoint=endpoint, model=model)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            logger.debug("an answer that could not be read", exc_info=error)
+            words = f"{endpoint.host} sent an answer that is not in this API's shape ({type(error).__name__})"
+            failure = Failure(EngineError("server_error", words, kind="bad_answer"), repeat=True)
         finally:
             await tries.aclose()
         if told:

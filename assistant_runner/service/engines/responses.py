@@ -330,7 +330,7 @@ class ResponsesReader:
             if annotation is not None:
                 yield Annotate(annotation)
         elif kind in {"response.completed", "response.incomplete", "response.failed"}:
-            self._final = _plain(event.response)
+            self._final = _plain(event.response) or None
         elif kind == "error":
             body = {"code": getattr(event, "code", None), "message": getattr(event, "message", None)}
             raise Refused(from_error_object(body, endpoint=self._endpoint, model=self._model))

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from assistant_runner.endpoints import normalise_endpoint
 from assistant_runner.service.engines.base import (
@@ -14,7 +16,8 @@ from assistant_runner.service.engines.base import (
     TurnMessage,
     TurnOutput,
 )
-from assistant_runner.service.engines.chat import ChatEngine
+from assistant_runner.service.engines.chat import ChatEngine, ChatReader
+from assistant_runner.service.engines.client import Refused
 from assistant_runner.service.engines.naming import ModelNames
 from assistant_runner.service.engines.providers import Provider
 from assistant_runner.wire.tools import (
@@ -472,3 +475,45 @@ async def test_lists_models_with_what_is_known_of_tools():
 
     assert models[0]["id"] == "tiny"
     assert models[0]["supports"] == {"tools": False}
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 2) | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "index",
+                    "id",
+                    "function",
+                    "name",
+                    "arguments",
+                    "content",
+                    "tool_calls",
+                    "delta",
+                    "refusal",
+                    "text",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.lists(ODD, max_size=4), ODD, st.sampled_from([None, "stop", "tool_calls", "length", 7]))
+def test_whatever_a_server_sends_is_read_or_refused(deltas, usage, finish):
+    reader = ChatReader(request("Hello", tools=[WEATHER]), True)
+    events = []
+
+    try:
+        for delta in deltas:
+            events += reader.take({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+        events += reader.take({"choices": usage, "usage": usage})
+        events += reader.close("host")
+    except (Refused, EngineError, AttributeError, TypeError):  # all of them become an EngineError
+        return
+    assert events[-1].reason in {"stop", "tool_calls", "length", "content_filter"}
