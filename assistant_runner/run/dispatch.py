@@ -104,6 +104,11 @@ class Dispatcher:
         self._repeats = repeats
         self._output_cap = output_cap
         self._known = known or Known()
+        self._under_way: Counter[str] = Counter()
+
+    def cut_off(self) -> list[str]:
+        """The tools whose calls have begun and given nothing: after an interrupt, those that it cut."""
+        return list((+self._under_way).elements())
 
     async def dispatch(self, entries: Sequence[Entry]) -> Dispatched:
         """All results, each paired with its own call whatever finishes first (case-036)."""
@@ -196,9 +201,11 @@ class Dispatcher:
                     effects=call.tool.effects,
                 )
             )
+            self._under_way[call.tool.name] += 1
             outcome = await self._gate.call(
                 call.tool, call.arguments, self._context_for(call.tool_call_id, call.tool)
             )
+            self._under_way[call.tool.name] -= 1
         self._repeats.last[key] = outcome
         return outcome
 

@@ -460,7 +460,10 @@ class _Work:
         elif leave and not run.is_terminal:
             words, remedy = f"left {where} running", f"assistant-runner run wait {run.id}"
         else:
-            words, remedy = f"interrupted; {where} is {run.status}", f"assistant-runner run resume {run.id}"
+            cut = self.loop.cut_off()
+            during = f" during {', '.join(cut)}" if cut else ""
+            words = f"interrupted{during}; {where} is {run.status}"
+            remedy = f"assistant-runner run resume {run.id}"
         await self._tell(run.status, words, f"go on with: {remedy}")
 
     async def _tell(self, status: str, message: str, remedy: str) -> None:

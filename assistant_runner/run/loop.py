@@ -94,6 +94,10 @@ class RunLoop:
         )
         self._run: Run | None = None
 
+    def cut_off(self) -> list[str]:
+        """The tools that an interrupt cut in the middle of a call (case-044)."""
+        return self._dispatcher.cut_off()
+
     async def settle(self, run: Run) -> Run:
         """The terminal run; RunError classes when a limit or a person stands in the way."""
         while run.status == "requires_action":

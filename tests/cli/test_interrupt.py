@@ -103,16 +103,17 @@ async def test_case_114_a_signal_while_waiting_cancels_once_and_says_how_to_go_o
     assert "assistant-runner run resume run_" in line
 
 
-async def test_case_114_a_signal_during_a_tool_cancels_once(tmp_path):
+async def test_case_044_a_signal_during_a_blocked_tool_cancels_once_and_names_the_tool(tmp_path):
     async with (
         open_world(CALL, wait_long, plan=lambda seen: None) as world,
         asking(world, tmp_path) as process,
     ):
         await until((tmp_path / "tool-began").exists)
         process.send_signal(signal.SIGINT)
-        code, out, _ = await end_of(process)
+        code, out, err = await end_of(process)
 
         assert (code, out) == (130, "")
+        assert "interrupted during wait_long" in err
         assert len(requests(world, "/cancel")) == 1
 
 
