@@ -4,7 +4,8 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,16 @@ class Running:
     service: Service
     url: str
     http: httpx.AsyncClient
-    sdk: openai.AsyncOpenAI
-    created: list[str] = field(default_factory=list)
+    key: str
+
+    @cached_property
+    def sdk(self) -> openai.AsyncOpenAI:
+        """Made when it is asked for: a client reads certificates, which takes longer than most tests."""
+        return openai.AsyncOpenAI(base_url=f"{self.url}/v1", api_key=self.key, max_retries=0, timeout=20)
+
+    async def aclose(self) -> None:
+        if "sdk" in self.__dict__:
+            await self.sdk.close()
 
     async def post(self, path: str, body: Any = None, **options: Any) -> httpx.Response:
         return await self.http.post(path, json={} if body is None else body, **options)
@@ -153,13 +162,12 @@ async def running(
         port = server.servers[0].sockets[0].getsockname()[1]
         url = f"http://127.0.0.1:{port}"
         headers = {**BETA, "Authorization": f"Bearer {key}"}
-        async with (
-            httpx.AsyncClient(base_url=f"{url}/v1", headers=headers, timeout=20) as http,
-            openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0, timeout=20) as sdk,
-        ):
+        async with httpx.AsyncClient(base_url=f"{url}/v1", headers=headers, timeout=20, verify=False) as http:
+            server_side = Running(service, url, http, key)
             try:
-                yield Running(service, url, http, sdk)
+                yield server_side
             finally:
+                await server_side.aclose()
                 await service.pause()
                 server.should_exit = True
                 await task

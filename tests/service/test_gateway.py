@@ -42,7 +42,7 @@ async def test_one_beta_among_several_is_enough():
 
 @pytest.mark.parametrize("path", ["/v1/files", "/v1/vector_stores", "/v1/models"])
 async def test_files_stores_and_models_need_no_beta_header(path: str):
-    async with running() as server, httpx.AsyncClient(base_url=server.url) as plain:
+    async with running() as server, httpx.AsyncClient(verify=False, base_url=server.url) as plain:
         assert (await plain.get(path)).status_code == 200
 
 
@@ -62,7 +62,10 @@ async def test_files_stores_and_models_need_no_beta_header(path: str):
 async def test_row_s1_1_the_address_families_lead_to_the_same_objects(base: str):
     headers = BETA if base == "/v1" else {}
     params = {} if base == "/v1" else {"api-version": "2024-05-01-preview"}
-    async with running() as server, httpx.AsyncClient(base_url=server.url, headers=headers) as plain:
+    async with (
+        running() as server,
+        httpx.AsyncClient(verify=False, base_url=server.url, headers=headers) as plain,
+    ):
         made = await server.assistant(name="one")
 
         answer = await plain.get(f"{base}/assistants/{made['id']}/", params=params)
@@ -93,7 +96,7 @@ async def test_a_byte_order_mark_before_the_body_is_no_harm():
 
 
 async def test_only_the_foundry_form_lists_threads():
-    async with running() as server, httpx.AsyncClient(base_url=server.url) as plain:
+    async with running() as server, httpx.AsyncClient(verify=False, base_url=server.url) as plain:
         thread = (await server.post("/threads")).json()
 
         listed = await plain.get("/api/projects/demo/threads", params={"api-version": "v1"})
@@ -108,13 +111,19 @@ async def test_only_the_foundry_form_lists_threads():
     ids=["bearer", "lower case", "azure"],
 )
 async def test_a_key_may_come_in_either_header(headers: dict[str, str]):
-    async with running(api_keys=("key-one",)) as server, httpx.AsyncClient(base_url=server.url) as plain:
+    async with (
+        running(api_keys=("key-one",)) as server,
+        httpx.AsyncClient(verify=False, base_url=server.url) as plain,
+    ):
         assert (await plain.get("/v1/models", headers=headers)).status_code == 200
 
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer sk-wrong-key-99"}], ids=["none", "wrong"])
 async def test_without_a_right_key_nothing_is_shown(headers: dict[str, str]):
-    async with running(api_keys=("key-one",)) as server, httpx.AsyncClient(base_url=server.url) as plain:
+    async with (
+        running(api_keys=("key-one",)) as server,
+        httpx.AsyncClient(verify=False, base_url=server.url) as plain,
+    ):
         error = check_error(await plain.get("/v1/models", headers=headers), 401)
 
         assert error["type"] == "invalid_request_error"
@@ -140,7 +149,10 @@ async def test_keys_are_separate_worlds():
 
 @pytest.mark.parametrize("path", ["/health", "/ready"])
 async def test_health_and_readiness_need_no_key(path: str):
-    async with running(api_keys=("key-one",)) as server, httpx.AsyncClient(base_url=server.url) as plain:
+    async with (
+        running(api_keys=("key-one",)) as server,
+        httpx.AsyncClient(verify=False, base_url=server.url) as plain,
+    ):
         answer = await plain.get(path)
 
         assert answer.json() == {"status": "ok", "engine": "script"}

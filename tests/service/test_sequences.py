@@ -139,7 +139,7 @@ async def play(actions: list[str]) -> None:
     store.close()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ACTIONS, min_size=1, max_size=12))
 def test_no_sequence_of_requests_breaks_an_invariant(actions: list[str]):
     asyncio.run(play(actions))
