@@ -201,6 +201,10 @@ def progress_lines() -> "Iterator[Report]":
             if label not in tasks:
                 tasks[label] = bars[0].add_task(label, total=step.total)
             bars[0].update(tasks[label], completed=step.done)
+            if step.done == step.total:  # nothing may be drawn while results are printed
+                bars[0].remove_task(tasks.pop(label))
+                if not tasks:
+                    bars.pop().stop()
 
         yield draw
 
