@@ -135,7 +135,7 @@ async def open_runner(loaded: LoadedSettings, *, approve: Approve | None = None)
     named, profile = loaded.settings.assistant, loaded.settings.profile
     spec, note = find_spec(named, cwd=cwd, environ=loaded.environ, profile=profile)
     if spec is not None:
-        loaded = lay_assistant_file(loaded, str(spec.source), spec.settings_layer())
+        loaded = lay_assistant_file(loaded, str(spec.source), spec.settings_layer(), secrets=spec.secrets())
         notices += [note] if note else []
     settings = loaded.settings
     async with AsyncExitStack() as stack:
@@ -474,6 +474,8 @@ class AssembledRunner:
         limits = question.limits or limits_of(self._loaded)
         if shelf.spec is not None and shelf is not self._shelf:
             limits = shelf.spec.limits.over(limits)
+        elif shelf.spec is not None and limits.total_tokens is None:  # no setting says it
+            limits = dataclasses.replace(limits, total_tokens=shelf.spec.limits.total_tokens)
         return Driver(
             self.backend,
             self._workshop(question, shelf, assistant_id),

@@ -173,10 +173,13 @@ def load_settings(
     return LoadedSettings(settings, origins, environ, folders)
 
 
-def lay_assistant_file(loaded: LoadedSettings, name: str, layer: Mapping[str, Any]) -> LoadedSettings:
+def lay_assistant_file(
+    loaded: LoadedSettings, name: str, layer: Mapping[str, Any], *, secrets: Mapping[str, str] | None = None
+) -> LoadedSettings:
     """Settings with what an assistant file says put over the files and under environment and flags.
 
-    For callers that find the file only after the settings; `layer` as `load_settings` takes it.
+    For callers that find the file only after the settings; `layer` as `load_settings` takes it. `secrets`:
+    keys that the file took from variables, under the names by which the layer speaks of them.
     """
     free = {
         key: value
@@ -187,7 +190,7 @@ def lay_assistant_file(loaded: LoadedSettings, name: str, layer: Mapping[str, An
     return LoadedSettings(
         Settings.model_validate(values),
         {**loaded.origins, **dict.fromkeys(free, name)},
-        loaded.environ,
+        {**loaded.environ, **secrets} if secrets else loaded.environ,
         loaded.folders,
     )
 

@@ -21,6 +21,9 @@ from assistant_runner.wire.tools import ResponseFormat, ToolChoice
 IDENTITY_KEY = "assistant_runner"
 """The metadata key by which an assistant of ours is found again if the lock is lost."""
 
+FILE_KEY = "ASSISTANT_FILE_API_KEY"
+"""Stands for a variable of the environment that holds the `api_key` of an assistant file."""
+
 REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 MetadataKey = str
 
@@ -317,6 +320,11 @@ class AssistantSpec:
         """The entry of the one tool of a kind such as `file_search`; None if there is none."""
         return next((use.entry for use in self.tools if use.kind == kind), None)
 
+    def secrets(self) -> dict[str, str]:
+        """The key that the file took from a variable, under the name by which the layer speaks of it."""
+        key = self.engine.api_key if self.engine else None
+        return {FILE_KEY: key.get_secret_value()} if key and key.get_secret_value() else {}
+
     def settings_layer(self) -> dict[str, Any]:
         """What the file says in the words of Settings: a layer between environment and project file."""
         layer: dict[str, Any] = {}
@@ -345,6 +353,8 @@ class AssistantSpec:
             layer |= {name: value for key, name in names.items() if (value := getattr(self.engine, key))}
             if self.engine.script:
                 layer["script"] = str((self.folder / self.engine.script).resolve())
+            if self.secrets() and not self.engine.key_env:
+                layer["engine_key_env"] = FILE_KEY
         names = {"timeout": "timeout_s", "tool_timeout": "tool_timeout_s"}
         limits = self.limits.model_dump(exclude_none=True, exclude={"total_tokens"})
         return layer | {names.get(key, key): value for key, value in limits.items()}

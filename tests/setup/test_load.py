@@ -77,8 +77,11 @@ def test_case_081_an_unset_variable_is_named_with_its_place(load):
         load(text)
 
     [spec] = load(text, RUNNER_TEST_KEY="sk-1")
-    assert spec.engine.api_key.get_secret_value() == "sk-1"
+    assert spec.secrets() == {"ASSISTANT_FILE_API_KEY": "sk-1"}
+    assert spec.settings_layer()["engine_key_env"] == "ASSISTANT_FILE_API_KEY"
     assert "sk-1" not in repr(spec)
+    [spec] = load(text.replace("}", ":-fallback}"))
+    assert list(spec.secrets().values()) == ["fallback"]
 
 
 def test_case_081_defaults_dollars_and_instructions(load):
