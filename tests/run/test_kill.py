@@ -30,6 +30,8 @@ from assistant_runner.tooling.registry import Toolbox
 from assistant_runner.tooling.schema import tool_from_function
 from assistant_runner.wire.assistants import AssistantCreate
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
 ROUNDS = 3
 RECORDS = 2 + 5 * ROUNDS + 1
 """requested, started; round, call begun, call finished, completed, submitted; ended."""
@@ -135,7 +137,6 @@ async def yes(_call):
     return True
 
 
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("nth", range(1, RECORDS + 1))
 def test_killed_after_any_record_each_tool_call_is_made_exactly_once(tmp_path, nth):
     kill_at(tmp_path, nth)
