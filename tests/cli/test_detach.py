@@ -43,3 +43,21 @@ def test_a_second_round_is_left_waiting_and_resume_finishes_it(cli):
     assert "run resume run_" in paused.stderr
     assert resumed.status == 0
     assert resumed.stdout == cli("ask", *flags, question).stdout
+
+
+def test_case_002_a_thread_that_a_waiting_run_locks_is_named_and_taken_over_when_asked(cli):
+    flags = ("ask", "--offline", "--engine", "planner")
+    two_rounds = "What is the wiki url of San Francisco? And what is the content of the wiki page?"
+    cli(*flags, "--max-rounds", "1", two_rounds)
+    [run] = json.loads(cli("run", "list", "--json").stdout)
+    question = ("--thread", run["thread_id"], "What is the weather in San Francisco?")
+
+    refused = cli(*flags, *question)
+    taken = cli(*flags, "--if-active", "takeover", *question)
+
+    assert (refused.status, refused.stdout) == (11, "")
+    assert f"locked by run {run['run_id']}" in refused.stderr
+    assert "--if-active" in refused.stderr
+    assert taken.status == 0
+    assert f"run {run['run_id']} locked the thread; it was taken over and is completed" in taken.stderr
+    assert "°C" in taken.stdout
