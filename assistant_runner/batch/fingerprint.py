@@ -1,20 +1,25 @@
 """Which settings answer the rows: one short text in each result row (case-076).
 
 It covers what changes an answer: the assistant's own content, model, instructions, tools, sampling,
-engine and backend. What a row says itself is in its content hash; limits and concurrency are in neither.
+engine and backend; of an assistant file only digests are kept, as it may hold secrets. What a row says
+itself is in its content hash; limits and concurrency are in neither.
 """
 
+import contextlib
+import dataclasses
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pydantic
 
 from assistant_runner.assembly import Question
+from assistant_runner.errors import ConfigurationError
 from assistant_runner.settings import Settings
+from assistant_runner.setup.resolve import find_spec
 
 _ASSISTANT_FIELDS = (
     "model",
@@ -28,19 +33,47 @@ _ASSISTANT_FIELDS = (
 )
 
 
+_SPEC_FIELDS = (
+    "model",
+    "instructions",
+    "temperature",
+    "top_p",
+    "reasoning_effort",
+    "response_format",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "tool_resources",
+    "engine",
+    "interpreter_files",
+    "search_files",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What assistant files are read in."""
+
+    folder: Path
+    environ: Mapping[str, str] = field(default_factory=dict)
+    profile: str | None = None
+
+
 class Fingerprints:
     """`of(assistant)`: the fingerprint of rows that this assistant answers (None: the batch's own)."""
 
-    def __init__(self, parts: Mapping[str, Any], *, folder: Path) -> None:
+    def __init__(self, parts: Mapping[str, Any], world: "World") -> None:
         self.parts = dict(parts)
-        self._folder = folder
+        self._world = world
         self._known: dict[str | None, str] = {}
 
     def of(self, assistant: str | None) -> str:
         if assistant not in self._known:
             parts = self.parts
             if assistant is not None:
-                parts = parts | {"assistant": assistant_content(assistant, self._folder)}
+                with contextlib.suppress(ConfigurationError):  # the row will say it
+                    parts = parts | {"assistant": assistant}
+                    parts = parts | {"assistant": assistant_content(assistant, self._world)}
             self._known[assistant] = digest(parts)
         return self._known[assistant]
 
@@ -65,7 +98,7 @@ def changed_parts(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
     return names
 
 
-def settings_parts(settings: Settings, question: Question, *, folder: Path) -> dict[str, Any]:
+def settings_parts(settings: Settings, question: Question, world: "World") -> dict[str, Any]:
     """What answers a row, as plain JSON; an assistant that is a file counts by its content."""
     assistant = question.assistant or settings.assistant
     tools = question.tools if question.tools is not None else settings.tools
@@ -83,31 +116,32 @@ def settings_parts(settings: Settings, question: Question, *, folder: Path) -> d
         "response_format": _plain(question.response_format),
         "temperature": question.temperature,
         "top_p": question.top_p,
-        "assistant": assistant_content(assistant, folder) if assistant else None,
+        "assistant": assistant_content(assistant, world),
     }
 
 
 def remote_assistant_parts(document: Mapping[str, Any]) -> dict[str, Any]:
     """What of an assistant at the backend changes an answer."""
-    return {name: document.get(name) for name in _ASSISTANT_FIELDS}
+    return {name: digest({name: document.get(name)}) for name in _ASSISTANT_FIELDS if document.get(name)}
 
 
-def assistant_content(assistant: str, folder: Path) -> Any:
-    """The content of an assistant file, whatever its layout and comments; the word itself otherwise."""
-    path = folder / assistant
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, ValueError):
+def assistant_content(assistant: str | None, world: "World") -> dict[str, str] | str | None:
+    """Of an assistant file what changes an answer, each key as a digest; the word itself otherwise.
+
+    None: the lone assistant file of the folder, if there is one. ConfigurationError if a file is wrong.
+    """
+    spec, _ = find_spec(assistant, cwd=world.folder, environ=world.environ, profile=world.profile)
+    if spec is None:
         return assistant
-    import ruamel.yaml.error  # only assistant files pay for it
-
-    try:
-        if path.suffix == ".toml":
-            return tomllib.loads(text)
-        return ruamel.yaml.YAML(typ="safe", pure=True).load(text)
-    except (ValueError, ruamel.yaml.error.YAMLError):
-        return text
+    said = {name: _plain(getattr(spec, name)) for name in _SPEC_FIELDS}
+    return {name: digest({name: value}) for name, value in said.items() if value not in (None, [], {})}
 
 
 def _plain(value: Any) -> Any:
-    return value.model_dump(mode="json") if isinstance(value, pydantic.BaseModel) else value
+    if isinstance(value, pydantic.BaseModel):
+        return value.model_dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {item.name: _plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value

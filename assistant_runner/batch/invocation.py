@@ -24,6 +24,7 @@ from assistant_runner.batch.codec import OutputFormat, codec_for
 from assistant_runner.batch.execution import Batch, Policy, Stop
 from assistant_runner.batch.fingerprint import (
     Fingerprints,
+    World,
     changed_parts,
     remote_assistant_parts,
     settings_parts,
@@ -36,7 +37,8 @@ from assistant_runner.batch.progress import LOCK_FILE, read_command, snapshot, w
 from assistant_runner.batch.report import write_report
 from assistant_runner.batch.source import Source, spool
 from assistant_runner.errors import AssistantRunnerError, NotFound, UsageError
-from assistant_runner.settings import LoadedSettings
+from assistant_runner.settings import LoadedSettings, lay_assistant_file
+from assistant_runner.setup.resolve import find_assistant, find_spec
 
 TICK_S = 1.0
 
@@ -98,15 +100,14 @@ async def run_batch(
     `folder`: where relative paths of assistant files count from.
     """
     _check(request)
+    laid = _with_assistant_file(loaded, folder)
     with contextlib.ExitStack() as stack:
         if request.output is not None:
             stack.enter_context(_locked(request.output))
         request = dataclasses.replace(
             request,
             source=_reread(request, stack),
-            question=dataclasses.replace(
-                request.question, limits=request.question.limits or limits_of(loaded)
-            ),
+            question=dataclasses.replace(request.question, limits=request.question.limits or limits_of(laid)),
         )
         store = ResultStore(
             request.output,
@@ -122,14 +123,14 @@ async def run_batch(
         async with opened(loaded) as runner:
             for notice in runner.notices:
                 talk.say(notice)
-            prints = await _fingerprints(request, loaded, runner, folder)
+            prints = await _fingerprints(request, laid, runner, folder)
             batch = Batch(
                 request.source,
                 store,
                 question=request.question,
                 fingerprint=prints.of,
                 limiter=_limiter(request.limiter, runner),
-                spending=Spending(request.budget, loaded.settings.prices),
+                spending=Spending(request.budget, laid.settings.prices),
                 policy=request.policy,
                 assertions=request.assertions,
                 cache=cache,
@@ -148,6 +149,13 @@ async def run_batch(
         if request.output is not None:
             _write_reports(request, request.output, final)
         return BatchOutcome(batch.status(), final, batch.stop)
+
+
+def _with_assistant_file(loaded: LoadedSettings, folder: Path) -> LoadedSettings:
+    """The settings as the runner will see them: an assistant file says limits, model and engine, too."""
+    settings = loaded.settings
+    spec, _ = find_spec(settings.assistant, cwd=folder, environ=loaded.environ, profile=settings.profile)
+    return lay_assistant_file(loaded, str(spec.source), spec.settings_layer()) if spec else loaded
 
 
 def _check(request: BatchRequest) -> None:
@@ -191,11 +199,13 @@ def _locked(output: Path) -> Iterator[None]:
 async def _fingerprints(
     request: BatchRequest, loaded: LoadedSettings, runner: Runner, folder: Path
 ) -> Fingerprints:
-    parts = settings_parts(loaded.settings, request.question, folder=folder)
-    if isinstance(parts["assistant"], str) and parts["assistant"].startswith("asst_"):
-        found = await runner.backend.retrieve_assistant(parts["assistant"])
+    settings = loaded.settings
+    world = World(folder, loaded.environ, settings.profile)
+    parts = settings_parts(settings, request.question, world)
+    if isinstance(parts["assistant"], str):
+        found = await find_assistant(runner.backend, parts["assistant"])
         parts["assistant"] = remote_assistant_parts(found.document())
-    return Fingerprints(parts, folder=folder)
+    return Fingerprints(parts, world)
 
 
 def _changes(output: Path | None, prints: Fingerprints) -> list[str]:

@@ -1,12 +1,12 @@
 import pytest
 
 from assistant_runner.assembly import Question
-from assistant_runner.batch.fingerprint import Fingerprints, digest, settings_parts
+from assistant_runner.batch.fingerprint import Fingerprints, World, digest, settings_parts
 from assistant_runner.settings import Settings
 
 
 def parts(folder, question=Question("", assistant="assistant.yaml"), **settings):
-    return digest(settings_parts(Settings(**settings), question, folder=folder))
+    return digest(settings_parts(Settings(**settings), question, World(folder)))
 
 
 @pytest.fixture
@@ -43,6 +43,22 @@ def test_a_backend_that_moved_does_not(folder):
 
 
 def test_a_rows_own_assistant_has_its_own(folder):
-    prints = Fingerprints(settings_parts(Settings(), Question(""), folder=folder), folder=folder)
+    prints = Fingerprints(settings_parts(Settings(), Question(""), World(folder.parent)), World(folder))
 
     assert prints.of(None) != prints.of("assistant.yaml")
+
+
+def test_the_lone_assistant_file_of_the_folder_counts_without_being_named(folder):
+    before = parts(folder, Question(""))
+    (folder / "assistant.yaml").write_text("name: A\nmodel: m\ninstructions: v2\n")
+
+    assert parts(folder, Question("")) != before
+
+
+def test_what_is_kept_of_an_assistant_file_tells_no_secret(folder):
+    (folder / "assistant.yaml").write_text("name: A\nmodel: m\ninstructions: the word is ${WORD}\n")
+
+    kept = settings_parts(Settings(), Question(""), World(folder, {"WORD": "hush-7"}))
+
+    assert "hush-7" not in str(kept)
+    assert set(kept["assistant"]) == {"model", "instructions"}

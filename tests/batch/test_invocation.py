@@ -72,6 +72,14 @@ async def test_progress_is_told_and_kept_beside_the_output(invocation):
     assert invocation.heard.told[-1]["exit_status"] == 0
 
 
+async def test_limits_of_an_assistant_file_hold_for_rows(invocation):
+    (invocation.folder / "assistant.yaml").write_text("name: A\nmodel: m\nlimits: {rounds: 2}\n")
+
+    await invocation.go(runner := FakeRunner())
+
+    assert {question.limits.rounds for question in runner.asked} == {2}
+
+
 async def test_a_model_without_a_price_is_said(invocation):
     def other(question, number):
         return None
