@@ -147,12 +147,13 @@ async def open_runner(loaded: LoadedSettings, *, approve: Approve | None = None)
         else:
             toolbox = default_tools()
         backend, engine = await stack.enter_async_context(open_backend(loaded))
+        written = spec.model if spec else None
         if engine is None:
-            label, model = backend.label, settings.model or DEFAULT_MODEL
+            label, model = backend.label, settings.model or written or DEFAULT_MODEL
         else:
             from assistant_runner.service.engines.choose import default_model
 
-            label, model = engine.label, settings.model or await default_model(engine)
+            label, model = engine.label, settings.model or written or await default_model(engine)
             if not engine.uses_model:
                 notices.append(_no_model_notice(engine))
         if settings.offline:
