@@ -1,0 +1,66 @@
+"""A question with an assistant file: its engine, key, model, limits and tools hold."""
+
+import pytest
+
+from assistant_runner.assembly import Question, open_runner
+from assistant_runner.settings import load_settings
+from tests.service.engines.fake_openai import chat_text, fake_openai
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(folder, url: str) -> None:
+    (folder / "assistant.yaml").write_text(
+        "name: Key\nmodel: small-one\ninstructions: Be brief.\ntemperature: 0.25\n"
+        f"engine: {{api: chat, base_url: '{url}', api_key: '${{MY_TEST_KEY:-fallback}}'}}\n"
+        "limits: {rounds: 3, total_tokens: 5000}\nparallel_tool_calls: false\ntools: [get_weather]\n"
+    )
+
+
+def settings_in(folder, **environ: str):
+    home = {"ASSISTANT_RUNNER_HOME": str(folder / "home")}
+    return load_settings({}, environ={**home, **environ}, cwd=folder)
+
+
+@pytest.mark.parametrize(
+    ("environ", "key"), [({"MY_TEST_KEY": "sk-one"}, "sk-one"), ({}, "fallback")], ids=["variable", "default"]
+)
+async def test_what_the_file_says_reaches_the_model(folder, environ, key):
+    async with fake_openai(chat_text("Hello.")) as server:
+        write(folder, server.url)
+        async with open_runner(settings_in(folder, **environ)) as runner:
+            result = await runner.ask(Question(prompt="Hi"))
+
+    [asked] = [one for one in server.asked if one.path.endswith("/chat/completions")]
+    assert result.text == "Hello."
+    assert asked.headers["authorization"] == f"Bearer {key}"
+    body = asked.body
+    assert (body["model"], body["temperature"], body["parallel_tool_calls"]) == ("small-one", 0.25, False)
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["get_weather"]
+
+
+async def test_a_second_assistant_of_one_runner_brings_its_own_tools(folder):
+    (folder / "other.yaml").write_text("name: Other\nmodel: second\ntools: [get_wiki_url]\n")
+    async with fake_openai(chat_text("One."), chat_text("Two.")) as server:
+        write(folder, server.url)
+        async with open_runner(settings_in(folder)) as runner:
+            await runner.ask(Question(prompt="Hi"))
+            await runner.ask(Question(prompt="Hi", assistant="other.yaml"))
+
+    bodies = [one.body for one in server.asked if one.path.endswith("/chat/completions")]
+    assert [body["model"] for body in bodies] == ["small-one", "second"]
+    assert [body["tools"][0]["function"]["name"] for body in bodies] == ["get_weather", "get_wiki_url"]
+
+
+async def test_tools_named_for_the_question_go_with_it(folder):
+    async with fake_openai(chat_text("Hello.")) as server:
+        write(folder, server.url)
+        async with open_runner(settings_in(folder)) as runner:
+            await runner.ask(Question(prompt="Hi", tools=("get_webpage",)))
+
+    [body] = [one.body for one in server.asked if one.path.endswith("/chat/completions")]
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["get_webpage"]
