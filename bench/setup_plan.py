@@ -117,14 +117,16 @@ async def main() -> None:
 
 
 async def timed(words: str, goal_s: float | None, work: object) -> None:
-    started = time.perf_counter()
+    started, used = time.perf_counter(), time.process_time()
     await work  # type: ignore[misc]
-    show(words, goal_s, time.perf_counter() - started)
+    show(words, goal_s, time.perf_counter() - started, time.process_time() - used)
 
 
-def show(words: str, goal_s: float | None, seconds: float) -> None:
+def show(words: str, goal_s: float | None, seconds: float, cpu_s: float | None = None) -> None:
+    """`cpu_s`: of client and server together, which share this process."""
     ratio = f"  {seconds / goal_s:.2f} of the goal of {goal_s:g} s" if goal_s else ""
-    print(f"{words:42} {seconds:7.3f} s{ratio}")
+    cpu = f"  ({cpu_s:.3f} s of CPU)" if cpu_s is not None else ""
+    print(f"{words:42} {seconds:7.3f} s{cpu}{ratio}")
 
 
 if __name__ == "__main__":
