@@ -34,15 +34,6 @@ SCRIPTS = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def byte_code(tmp_path_factory):
-    """The processes of these tests share their byte code, wherever Python is told to write none."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("pyc")))
-        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-        yield
-
-
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "book.py").write_text(BOOK)
