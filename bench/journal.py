@@ -1,8 +1,8 @@
-"""What the journal costs on a run of twenty rounds whose backend and tools take no time, and what a
-resumption costs. Prints ratios; run it from the repository's root: `python bench/journal.py`.
+"""What the journal costs on a run of twenty rounds whose backend and tools take no time.
 
-Two backends: one that answers from a list (nothing but the driver is measured, the worst case), and
-the embedded service with a script.
+Prints ratios of processor time, the best of many turns, because other programs disturb that least.
+Run it from the repository's root: `python bench/journal.py`. Two backends: one that answers from a list
+(nothing but the driver is measured, the worst case), and the embedded service with a script.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from assistant_runner.run.request import Limits, RunRequest
 from tests.fakes import ScriptedBackend, answers, asks, call, driver
 from tests.run.world import open_world
 
-ROUNDS, TIMES = 20, 15
+ROUNDS, TIMES = 20, 40
 LIMITS = Limits(rounds=ROUNDS + 1, repeats=ROUNDS + 1)
 
 
@@ -37,12 +37,12 @@ async def scripted(journal: Journal | None) -> float:
 
 async def one(runner, request: RunRequest, journal: Journal | None) -> float:
     recording = None
-    started = time.perf_counter()
+    started = time.process_time()
     if journal is not None:
         recording = journal.begin(backend="bench", prompt="go", thread_id=None, about={})
     with recorded(recording, None) as listen:
         await runner.run(request, listener=listen)
-    return time.perf_counter() - started
+    return time.process_time() - started
 
 
 async def main() -> None:

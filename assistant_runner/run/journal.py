@@ -233,21 +233,19 @@ class Journal:
     def _append(self, key: str, rows: Sequence[tuple[int, str, str]], changes: Mapping[str, Any]) -> None:
         """Rows of (seq, event, body) and changes of the run's row, all or none."""
         now = self._clock()
-        whole = len(rows) + bool(changes) > 1
         with self._writing():
-            if whole:
+            if rows and changes:
                 self._db.execute("BEGIN IMMEDIATE")
-            for seq, event, body in rows:
-                self._db.execute(
-                    "INSERT INTO records (key, seq, at, event, body) VALUES (?, ?, ?, ?, ?)",
-                    (key, seq, now, event, body),
-                )
+            if rows:  # one statement: a transaction of its own, whatever the number of rows
+                places = ", ".join(["(?, ?, ?, ?, ?)"] * len(rows))
+                values = [value for seq, event, body in rows for value in (key, seq, now, event, body)]
+                self._db.execute(f"INSERT INTO records (key, seq, at, event, body) VALUES {places}", values)
             if changes:
                 sets = ", ".join(f"{name} = ?" for name in changes)
                 self._db.execute(
                     f"UPDATE runs SET {sets}, updated_at = ? WHERE key = ?", (*changes.values(), now, key)
                 )
-            if whole:
+            if rows and changes:
                 self._db.execute("COMMIT")
 
     # -- reading --------------------------------------------------------------------------------
