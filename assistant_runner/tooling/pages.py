@@ -9,7 +9,7 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urljoin
@@ -25,7 +25,15 @@ DROPPED = (
     "script, style, noscript, template, svg, canvas, iframe, object, embed, audio, video, map, select, "
     "datalist, [hidden], [aria-hidden=true]"
 )
-FRAME = "nav, footer, aside, header, form, dialog, menu"
+FRAME = (
+    "nav, footer, aside, header, form, dialog, menu, [role=navigation], .navbox, .toc, .hatnote, .noprint, "
+    ".mw-editsection, .mw-jump-link, .shortdescription, sup.reference"
+)
+"""Around and between the text of a main part: ways to elsewhere, and an encyclopedia's small print."""
+WHOLE = ("html", "body")
+"""Never taken out, whatever they say of themselves: a script may show them later."""
+BOX = ".infobox"
+"""Facts in a table that stands before the text; they are put after it."""
 COMMENT = re.compile("<!--.*?-->", re.DOTALL)
 PREFORMATTED = re.compile(r"<pre[\s>].*?</pre>", re.DOTALL)
 TAG = re.compile(r"""<(/?[^\s/>"]++)[^>"]*+(?:"[^"]*+"[^>"]*+)*+>""")
@@ -36,12 +44,13 @@ ANCHOR = re.compile(
 BLOCK_NAMES = (
     "address article aside blockquote body br caption center dd details dialog div dl dt fieldset figcaption "
     "figure footer form h1 h2 h3 h4 h5 h6 header hr html legend li main menu nav ol option p pre section "
-    "summary table tbody tfoot thead tr ul"
+    "summary table tr ul"
 )
 PARAGRAPH_NAMES = "h1 h2 h3 h4 h5 h6 p table blockquote pre"
 BREAKS = {
     **{f"{slash}{name}": "\n" for name in BLOCK_NAMES.split() for slash in ("", "/")},
     **dict.fromkeys(PARAGRAPH_NAMES.split(), "\n\n"),
+    **{f"/{name}": "" for name in ["li", "tr", "dt", "dd", "option", "tbody", "thead", "tfoot"]},
     "li": "\n- ",
     "td": " | ",
     "th": " | ",
@@ -195,10 +204,22 @@ def _read_html(html: str, *, url: str, status: int) -> Page:
 
 def _drop_unseen(tree: LexborHTMLParser) -> None:
     """Take out what is no text and what a reader does not see."""
-    styled = [node for node in tree.css("[style]") if HIDDEN_STYLE.search(node.attributes.get("style") or "")]
-    for node in [*tree.css(DROPPED), *styled]:
-        if node.tag not in ("html", "body"):
-            node.decompose()
+    _remove(node for node in tree.css(DROPPED) if node.tag not in WHOLE)
+    _remove(node for node in tree.css("[style]") if node.tag not in WHOLE and _is_styled_away(node))
+
+
+def _is_styled_away(node: LexborNode) -> bool:
+    return HIDDEN_STYLE.search(node.attributes.get("style") or "") is not None
+
+
+def _remove(nodes: Iterable[LexborNode]) -> None:
+    """Take nodes out, each once and the inner ones first: removing one frees all that is inside it.
+
+    The parser lists matches in the order of the document, some of them more than once.
+    """
+    unique = {node.mem_id: node for node in nodes}
+    for node in reversed(unique.values()):
+        node.decompose()
 
 
 def _readable_part(tree: LexborHTMLParser) -> tuple[str, str]:
@@ -207,10 +228,11 @@ def _readable_part(tree: LexborHTMLParser) -> tuple[str, str]:
     body = (tree.body.html or "") if tree.body and (main is None or _is_thin(main)) else ""
     whole = visible_text(body)
     if main is not None:
-        for node in main.css(FRAME):
-            if node.mem_id != main.mem_id:
-                node.decompose()
-        html = main.html or ""
+        _remove(node for node in main.css(FRAME) if node.mem_id != main.mem_id)
+        boxes = [node for node in main.css(BOX) if node.mem_id != main.mem_id]
+        facts = "".join(node.html or "" for node in boxes)
+        _remove(boxes)
+        html = (main.html or "") + facts
         text = visible_text(html)
         if len(text) >= ENOUGH_MAIN or (text and len(text) >= len(whole) // 2):
             return html, text

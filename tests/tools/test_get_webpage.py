@@ -326,6 +326,17 @@ class TestText:
             assert words in outcome.content["summary"]
         assert "secret" not in outcome.content["summary"]
 
+    async def test_hidden_parts_inside_hidden_parts_are_taken_out_once(self):
+        hide = "style='display:none'"
+        inner = f"<p hidden class='navbox toc'><script hidden>secret</script><b {hide}>secret</b></p>"
+        outer = f"<div hidden {hide}>{inner}<nav>{inner}</nav></div>"
+        html = f"<main>{outer}{ARTICLE}<nav>{inner}</nav></main>"
+
+        await read(page(html * 3), summarise=(summarise := Summariser()))
+
+        assert "secret" not in summarise.texts[0]
+        assert summarise.texts[0].count("Paragraph 0") == 3
+
     async def test_case_100_plain_text_stays_as_it_is(self):
         outcome = await read(page("a < b\n  <p>kept</p>", kind="text/plain"))
 
@@ -339,6 +350,20 @@ class TestText:
         assert "Imprint" not in summarise.texts[0]
         assert "Home Shop" not in summarise.texts[0]
         assert not outcome.is_error
+
+    async def test_an_encyclopedias_page_begins_with_its_text_and_keeps_its_facts(self):
+        html = f"""<main id="content"><h1>Norwell</h1><div class="hatnote">For others see Norwell (film)</div>
+            <table class="infobox"><tr><th>Founded</th><td>1423</td></tr></table>
+            <p>Norwell is a town.<sup class="reference">[1]</sup></p><h2>History
+            <span class="mw-editsection">[edit]</span></h2>{ARTICLE}<div class="navbox">Towns</div></main>"""
+
+        await read(page(html), summarise=(summarise := Summariser()))
+
+        text = summarise.texts[0]
+        assert text.startswith("Norwell\n\nNorwell is a town.\n")
+        assert text.endswith("Founded | 1423")
+        for words in ("[1]", "[edit]", "see Norwell (film)", "Towns"):
+            assert words not in text
 
     async def test_case_100_an_empty_main_part_falls_back_to_all_visible_text(self):
         outcome = await read(page("<main></main><div>The ferry leaves at 7.</div>"))
