@@ -20,6 +20,7 @@ from assistant_runner.tooling.entries import CommandEntry, entry_tool
 ALWAYS_PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "TEMP", "SYSTEMROOT")
 MAX_OUTPUT_BYTES = 20_000_000
 ERROR_CHARACTERS = 400
+KILLED_S = 2.0
 
 
 def command_tool(entry: CommandEntry, *, folder: Path) -> Tool:
@@ -55,7 +56,7 @@ async def run_command(entry: CommandEntry, arguments: Any, *, cwd: Path, environ
     try:
         output, errors = await _talk(process, json.dumps(arguments, ensure_ascii=False).encode())
     except BaseException:
-        _end(process)
+        await _end(process)
         raise
     if process.returncode:
         words = " ".join(errors.decode("utf-8", "replace").split())[-ERROR_CHARACTERS:]
@@ -91,8 +92,8 @@ async def _read_all(stream: asyncio.StreamReader) -> bytes:
     return bytes(found)
 
 
-def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill the program and its children."""
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill the program and its children, and wait for the end that follows at once."""
     if process.returncode is not None:
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -100,6 +101,8 @@ def _end(process: asyncio.subprocess.Process) -> None:
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()
+    with contextlib.suppress(TimeoutError, asyncio.CancelledError):
+        await asyncio.wait_for(process.wait(), KILLED_S)
 
 
 def _read(output: bytes) -> Any:

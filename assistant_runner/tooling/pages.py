@@ -50,7 +50,7 @@ PARAGRAPH_NAMES = "h1 h2 h3 h4 h5 h6 p table blockquote pre"
 BREAKS = {
     **{f"{slash}{name}": "\n" for name in BLOCK_NAMES.split() for slash in ("", "/")},
     **dict.fromkeys(PARAGRAPH_NAMES.split(), "\n\n"),
-    **{f"/{name}": "" for name in ["li", "tr", "dt", "dd", "option", "tbody", "thead", "tfoot"]},
+    **{f"/{name}": "" for name in ["li", "tr", "dt", "dd", "option"]},
     "li": "\n- ",
     "td": " | ",
     "th": " | ",
