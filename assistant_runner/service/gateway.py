@@ -40,6 +40,11 @@ BETA = "assistants=v2"
 REPEATABLE = (b"x-idempotency-key", b"supported")
 """Tells clients that a create with an Idempotency-Key may be sent again."""
 _SLASHES = re.compile("//+")
+_HUB = re.compile(
+    "/agents/v1.0/subscriptions/[^/]+/resourceGroups/[^/]+/providers/[^/]+/workspaces/[^/]+(?=/)",
+    re.IGNORECASE,
+)
+"""How the first previews of Azure's agents packages named a project."""
 
 
 class Endpoint:
@@ -253,6 +258,8 @@ def split_family(path: str) -> tuple[str | None, str]:
         if name and slash:
             inner = _below_openai(rest[6:]) if rest.startswith("openai/") else f"/{rest}"
             family = "foundry"
+    elif hub := _HUB.match(path):
+        inner, family = path[hub.end() :], "foundry"
     if inner is not None and len(inner) > 1 and inner.endswith("/"):
         inner = inner[:-1]
     return inner, family

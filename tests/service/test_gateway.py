@@ -57,6 +57,7 @@ async def test_files_stores_and_models_need_no_beta_header(path: str):
         "/api/projects/demo/openai",
         "/api/projects/demo/openai/v1",
         "/api/projects/demo//openai/",
+        "/agents/v1.0/subscriptions/s/resourceGroups/g/providers/Microsoft.MachineLearningServices/workspaces/w",
     ],
 )
 async def test_row_s1_1_the_address_families_lead_to_the_same_objects(base: str):
