@@ -8,23 +8,11 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assistant_runner.setup.desired import same
+from assistant_runner.setup.desired import WIRE_FIELDS, same
 from assistant_runner.setup.model import IDENTITY_KEY
 from assistant_runner.wire.assistants import Assistant
 
 _DEFAULTS: Mapping[str, Any] = {"temperature": 1, "top_p": 1, "response_format": "auto"}
-_ORDER = (
-    "name",
-    "model",
-    "description",
-    "instructions",
-    "temperature",
-    "top_p",
-    "reasoning_effort",
-    "response_format",
-    "tools",
-    "metadata",
-)
 
 
 def file_document(assistant: Assistant, *, local: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
@@ -35,7 +23,7 @@ def file_document(assistant: Assistant, *, local: Sequence[Mapping[str, Any]] = 
     """
     shown = assistant.document()
     document: dict[str, Any] = {"name": shown.get("name") or assistant.id, "model": assistant.model}
-    for name in _ORDER[2:-2]:
+    for name in WIRE_FIELDS[2:-2]:
         value = shown.get(name)
         if value not in (None, "", {}) and value != _DEFAULTS.get(name):
             document[name] = _format(value) if name == "response_format" else value

@@ -176,9 +176,15 @@ async def test_one_file_of_two_assistants_is_uploaded_once_and_kept_until_nobody
     assert [len(one.code_interpreter.file_ids) for one in resources] == [1, 0]
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before-the-request", "answer-lost"])
-@pytest.mark.parametrize("error", [Killed, BackendUnreachable], ids=["kill", "network"])
-async def test_cut_off_anywhere_the_next_apply_finishes_with_one_of_everything(write, tmp_path, after, error):
+@pytest.mark.parametrize(
+    ("error", "after"),
+    [
+        pytest.param(Killed, False, id="killed-before-the-request"),
+        pytest.param(Killed, True, id="killed-before-the-answer"),
+        pytest.param(BackendUnreachable, True, id="answer-lost-on-the-network"),
+    ],
+)
+async def test_cut_off_anywhere_the_next_apply_finishes_with_one_of_everything(write, tmp_path, error, after):
     files_of(tmp_path, a_txt="one", b_txt="two", data_csv="1,2")
     first, second = WITH_FILES, WITH_FILES.replace("5", "7") + "temperature: 1\n"
     for number in range(1, 60):

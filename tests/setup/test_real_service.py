@@ -140,7 +140,6 @@ async def run(folder: Path, *argv: str) -> tuple[int, str]:
     ("path", "at", "when"),
     [
         pytest.param("/files", 2, "after", id="second-upload-answer-lost"),
-        pytest.param("/vector_stores", 1, "after", id="store-answer-lost"),
         pytest.param("/file_batches", 1, "before", id="before-the-files-are-added"),
         pytest.param("/assistants", 1, "after", id="assistant-answer-lost"),
     ],
