@@ -126,10 +126,11 @@ async def measure(port: int, pid: int, runs: int, clients: int, stream: bool, me
         await own.open()
         while left > 0:
             left -= 1
+            number = runs - left
             await one_run(own, assistant_id, stream)
-            if memory and left % 10_000 == 0:
+            if memory and number % 5000 == 0:
                 memory_at.append(memory_mb(pid))
-                print(f"  {runs - left} runs: {memory_at[-1]:.0f} MB", flush=True)
+                print(f"  {number} runs: {memory_at[-1]:.0f} MB", flush=True)
 
     await asyncio.gather(*(client() for _ in range(clients)))
     cpu, wall = cpu_s(pid) - cpu, time.perf_counter() - wall

@@ -166,6 +166,7 @@ class Gateway:
             return await send_body(send, 200 if ready else 503, body, b"application/json")
         if scope["method"] == "OPTIONS" and self._origins:
             return await send_body(send, 204, b"", b"text/plain")
+        self._refuse_strangers(scope)
         inner, family = split_family(path)
         if inner is None:
             raise _unknown_route(scope)
@@ -191,6 +192,31 @@ class Gateway:
             return await self._router(scope, receive, send)
         except HTTPException as error:
             raise (_wrong_method(self._router, scope) if error.status_code == 405 else error) from None
+
+    def _refuse_strangers(self, scope: Scope) -> None:
+        """ApiError 403 for a web page that was not allowed, and for a name that is not this server's.
+
+        Without keys the only wall is that others cannot reach the port; a page in a browser of this
+        machine can, by a plain form post or by a name of its own that it lets point here.
+        """
+        settings = self._core.settings
+        if settings.hosts:
+            name = (_header(scope, b"host") or "").lower()
+            bare = name.rpartition(":")[0] if name.rpartition(":")[2].isdigit() else name
+            if bare not in settings.hosts:
+                raise ApiError(
+                    403,
+                    f"This server is not called {bare[:80]!r}; with a key set, any name is taken.",
+                    param="Host",
+                )
+        origin = _header(scope, b"origin")
+        if origin is None or settings.api_keys or origin in self._origins or "*" in self._origins:
+            return
+        raise ApiError(
+            403,
+            f"Pages of {origin[:80]} may not call this server; start it with --cors-origin {origin[:80]}.",
+            param="Origin",
+        )
 
     def _world_of(self, scope: Scope) -> str:
         """What the caller's key can see; ApiError 401 for a key that is none of ours."""

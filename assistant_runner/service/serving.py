@@ -6,6 +6,7 @@ Anybody who can reach the port can use it: an address that is not loopback needs
 
 import asyncio
 import contextlib
+import dataclasses
 import ipaddress
 import signal
 import socket
@@ -140,6 +141,9 @@ async def _serve(
     host: str,
     announce: Callable[[Address, Engine], None],
 ) -> None:
+    if not settings.api_keys:
+        names = ("localhost", "127.0.0.1", "[::1]", f"[{host}]" if ":" in host else host)
+        settings = dataclasses.replace(settings, hosts=tuple(dict.fromkeys(names)))
     engine = await open_engine()
     service = Service(store=store, engine=engine, settings=settings)
     config = uvicorn.Config(

@@ -12,6 +12,7 @@ class ServiceSettings:
     """How one service behaves. Times in seconds, sizes in bytes.
 
     `api_keys`: no key asks for no key; each key is a world of its own, and none sees another's objects.
+    `hosts`: names that a request may call this server by; none: any name.
     `data_folder`: where the bytes of files lie; a folder for the life of the service when None.
     `code_interpreter`: `script` runs only code that stands in a model script (the user's own file),
     `subprocess` also what a language model wrote, `off` none.
@@ -25,6 +26,7 @@ class ServiceSettings:
     body_limit: int = 32 * 1024 * 1024
     upload_limit: int = 512 * 1024 * 1024
     cors_origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
     code_interpreter: InterpreterMode = "script"
     interpreter_timeout_s: float = 30.0
     data_folder: Path | None = None

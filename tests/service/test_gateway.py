@@ -268,8 +268,9 @@ async def test_a_body_that_stops_coming_is_a_408(monkeypatch: pytest.MonkeyPatch
 
 async def test_cors_is_off_unless_an_origin_is_named():
     origin = {"Origin": "https://app.example"}
-    async with running() as server:
+    async with running(api_keys=("k",), key="k") as server:
         answer = await server.get("/models", headers=origin)
+        assert answer.status_code == 200
         assert "access-control-allow-origin" not in answer.headers
     async with running(cors_origins=("https://app.example",), api_keys=("k",)) as server:
         asked = {**origin, "Access-Control-Request-Headers": "authorization"}
@@ -278,6 +279,17 @@ async def test_cors_is_off_unless_an_origin_is_named():
         assert flight.headers["access-control-allow-headers"] == "authorization"
         other = await server.http.request("OPTIONS", "/threads", headers={"Origin": "https://evil.example"})
         assert "access-control-allow-origin" not in other.headers
+
+
+async def test_a_web_page_cannot_use_a_server_without_keys():
+    async with running(hosts=("127.0.0.1", "localhost")) as server:
+        page = await server.post("/threads", headers={"Origin": "https://evil.example"})
+        rebound = await server.post("/threads", headers={"Host": "evil.example:8000"})
+        local = await server.post("/threads", headers={"Host": "LOCALHOST:8000"})
+
+        assert check_error(page, 403)["param"] == "Origin"
+        assert check_error(rebound, 403)["param"] == "Host"
+        assert local.status_code == 200
 
 
 async def test_the_access_log_has_no_content(caplog: pytest.LogCaptureFixture):
