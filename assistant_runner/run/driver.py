@@ -36,6 +36,7 @@ from assistant_runner.run.events import (
     CallFinished,
     CallStarted,
     Listener,
+    OutputsSubmitted,
     RunEnded,
     RunEvent,
     RunRequested,
@@ -50,7 +51,7 @@ from assistant_runner.run.records import request_document
 from assistant_runner.run.request import Limits, Round, RunRequest, RunResult
 from assistant_runner.run.results import function_result
 from assistant_runner.run.start import IfActive, RunStarter
-from assistant_runner.run.watch import RunWatcher, Sleep
+from assistant_runner.run.watch import RunWatcher, Sleep, asked_ids
 from assistant_runner.wire.runs import Run
 from assistant_runner.wire.threads import Message
 
@@ -375,12 +376,26 @@ class _Work:
                 finished_calls=len(memory.finished()),
             )
         )
+        await self._see_lost_submission(run)
         interrupted = memory.ended is not None and (memory.ended.error or {}).get("kind") == "interrupted"
         if run.status == "cancelled" and interrupted:
             return await self._fresh(run, request)
         if run.is_settled and not (run.status == "requires_action" and run.required_action is None):
             return run
         return await self.watcher.poll()
+
+    async def _see_lost_submission(self, run: Run) -> None:
+        """The last round was submitted if the run does not wait for its calls any more, even if the
+        journal does not say so: killed between the two."""
+        rounds = self._memory.rounds
+        if not rounds or rounds[-1].submitted or rounds[-1].open_calls():
+            return
+        last = rounds[-1]
+        waits = set(asked_ids(run)) == {call["id"] for call in last.calls}
+        if not waits and run.status not in ("expired", "cancelled"):
+            last.submitted = True
+            self.loop.rounds[:] = _rounds_of(self._memory)
+            await self.emit(OutputsSubmitted(run_id=run.id, number=last.number))
 
     # -- what the run wrote ---------------------------------------------------------------------
 

@@ -428,6 +428,12 @@ class RoundMemory:
     completed: bool = False
     submitted: bool = False
 
+    def open_calls(self) -> dict[str, str]:
+        """Calls without a result: tool names by tool call id."""
+        return {
+            call["id"]: call["function"]["name"] for call in self.calls if call["id"] not in self.finished
+        }
+
     def unknown(self) -> list[CallStarted]:
         """Calls that were begun and whose outcome is not known."""
         return [call for call_id, call in self.started.items() if call_id not in self.finished]
@@ -465,12 +471,7 @@ class RunMemory:
 
     def open_calls(self) -> dict[str, str]:
         """The last round's calls without a result: tool names by tool call id."""
-        return {
-            call["id"]: call["function"]["name"]
-            for known in self.rounds[-1:]
-            for call in known.calls
-            if call["id"] not in known.finished
-        }
+        return self.rounds[-1].open_calls() if self.rounds else {}
 
     def finished(self) -> dict[str, CallFinished]:
         """All finished calls by tool call id."""

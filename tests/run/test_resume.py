@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
-from assistant_runner.errors import NotFound, RunError, RunExpired
+from assistant_runner.errors import LimitReached, NotFound, RunError, RunExpired
 from assistant_runner.run.journal import Journal, recall
 from assistant_runner.run.records import request_of
 from assistant_runner.run.request import Limits, RunRequest
 from assistant_runner.wire.threads import ThreadCreate
+from tests.fakes import Recorder
 from tests.run.world import HandClock, open_world
 
 CALL = {"tool_calls": [{"name": "get_weather", "arguments": {"city": "Oslo"}}]}
@@ -123,3 +124,34 @@ async def test_a_run_that_vanished_is_named_with_the_way_on(tmp_path):
 
     assert isinstance(caught.value.__cause__, NotFound)
     assert "run fork" in caught.value.remedy
+
+
+async def test_a_submission_whose_record_was_lost_is_recognised_and_rounds_keep_their_numbers(tmp_path):
+    made = []
+
+    def get_weather(city: str) -> str:
+        """Weather of a city."""
+        made.append(city)
+        return "rain"
+
+    second = {"tool_calls": [{"name": "get_weather", "arguments": {"city": "Bergen"}}]}
+    async with open_world([CALL, second, ANSWER], get_weather) as world:
+        with Journal(tmp_path) as journal:
+            kept = Kept(world, journal)
+            driver = world.driver(resumable=True)
+            with pytest.raises(LimitReached):  # left waiting with its second round
+                await driver.run(
+                    RunRequest(world.assistant_id, prompt="x"), listener=kept.recording.listen, pause_after=1
+                )
+            records = journal.records(kept.recording.key)
+            lost = [
+                record for record in records if record.event.name not in ("outputs.submitted", "run.ended")
+            ]
+            memory = recall(lost)
+            heard = Recorder()
+
+            result = await world.driver().resume(memory, request_of(memory.request), listener=heard)
+
+    assert made == ["Oslo", "Bergen"]
+    assert [round_.number for round_ in result.rounds] == [1, 2]
+    assert heard.names()[:3] == ["run.resumed", "outputs.submitted", "round.started"]
