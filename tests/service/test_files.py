@@ -412,3 +412,27 @@ async def test_the_files_of_a_batch_can_be_paged_through(order: str, query: dict
 
         expected = files if query else body["file_ids"]
         assert seen == (expected if order == "asc" else expected[::-1])
+
+
+async def test_row_s1_9_the_three_kinds_of_tools_come_in_order_and_only_the_function_is_asked_for():
+    turns = [
+        {"builtin": "file_search", "query": "wildfires"},
+        {"builtin": "code_interpreter", "input": "print(sorted([58985, 58950]))"},
+        {"tool_calls": [{"name": "get_weather", "arguments": {"city": "Oslo"}}]},
+        {"text": "Done."},
+    ]
+    async with running(script(mixed=turns)) as server:
+        store = await store_with(server, await uploaded(server))
+        function = {"type": "function", "function": {"name": "get_weather"}}
+        run = await server.settled(
+            await server.ask(
+                "mixed",
+                assistant_tools=[{"type": "file_search"}, {"type": "code_interpreter"}, function],
+                tool_resources={"file_search": {"vector_store_ids": [store]}},
+            )
+        )
+
+        [call] = run["required_action"]["submit_tool_outputs"]["tool_calls"]
+        kinds = [step["step_details"]["tool_calls"][0]["type"] for step in await server.steps(run)]
+        assert call["function"]["name"] == "get_weather"
+        assert kinds == ["file_search", "code_interpreter", "function"]
