@@ -188,9 +188,10 @@ def _read_html(html: str, *, url: str, status: int) -> Page:
     tree = LexborHTMLParser(html)
     heading, root = tree.css_first("head title"), tree.css_first("html")
     robots = [node.attributes.get("content") for node in tree.css('meta[name="robots" i]')]
-    _drop_unseen(tree)
-    part, text = _readable_part(tree)
     title = " ".join(heading.text().split()) if heading else ""
+    language = (root.attributes.get("lang") or "") if root else ""
+    _drop_unseen(tree)  # no node from before may be used after this
+    part, text = _readable_part(tree)
     return Page(
         title=title,
         text=text,
@@ -198,7 +199,7 @@ def _read_html(html: str, *, url: str, status: int) -> Page:
         media_type="text/html",
         links=tuple(_links(part, url)),
         robots=robots[0] or "" if robots else "",
-        language=(root.attributes.get("lang") or "") if root else "",
+        language=language,
     )
 
 
