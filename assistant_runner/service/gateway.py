@@ -200,15 +200,14 @@ class Gateway:
         machine can, by a plain form post or by a name of its own that it lets point here.
         """
         settings = self._core.settings
-        if settings.hosts:
-            name = (_header(scope, b"host") or "").lower()
-            bare = name.rpartition(":")[0] if name.rpartition(":")[2].isdigit() else name
-            if bare not in settings.hosts:
-                raise ApiError(
-                    403,
-                    f"This server is not called {bare[:80]!r}; with a key set, any name is taken.",
-                    param="Host",
-                )
+        name = (_header(scope, b"host") or "").lower()
+        bare = name.rpartition(":")[0] if name.rpartition(":")[2].isdigit() else name
+        if settings.hosts and bare not in settings.hosts and could_be_public(bare):
+            raise ApiError(
+                403,
+                f"This server is not called '{bare[:80]}'; with a key set, any name is taken.",
+                param="Host",
+            )
         origin = _header(scope, b"origin")
         if origin is None or settings.api_keys or origin in self._origins or "*" in self._origins:
             return
@@ -263,6 +262,14 @@ class Gateway:
                 (b"access-control-max-age", b"600"),
             ]
         return headers
+
+
+def could_be_public(name: str) -> bool:
+    """Whether somebody on the internet could own this name and let it point here: a name with a dot,
+    no address, and not below a domain that is kept for private use."""
+    if "." not in name or name.endswith((".localhost", ".internal", ".test")):
+        return False
+    return not name.replace(".", "").isdigit()
 
 
 def split_family(path: str) -> tuple[str | None, str]:

@@ -12,7 +12,7 @@ class ServiceSettings:
     """How one service behaves. Times in seconds, sizes in bytes.
 
     `api_keys`: no key asks for no key; each key is a world of its own, and none sees another's objects.
-    `hosts`: names that a request may call this server by; none: any name.
+    `hosts`: public names that a request may call this server by; none given: any name.
     `data_folder`: where the bytes of files lie; a folder for the life of the service when None.
     `code_interpreter`: `script` runs only code that stands in a model script (the user's own file),
     `subprocess` also what a language model wrote, `off` none.
