@@ -35,9 +35,16 @@ NEEDS = {
     "autogen_assistant": "autogen_ext.agents.openai",
     "pyautogen_assistant": "autogen.agentchat.contrib.gpt_assistant_agent",
     "semantic_kernel_assistant": "semantic_kernel.connectors.ai.open_ai",
+    "agency_swarm_assistant": "agency_swarm.agents",
 }
 """The module that a program cannot do without."""
-OVER_TLS = ("azure_agents", "azure_projects")
+NODE_NEEDS = {
+    "openai_node": "openai",
+    "azure_agents_node": "@azure/ai-agents",
+    "langchain_node": "langchain",
+}
+OVER_TLS = ("azure_agents", "azure_projects", "azure_agents_node")
+"""Those whose bearer tokens are sent over TLS only."""
 DEAD_PROXY = "http://127.0.0.1:9"
 DEADLINE_S = 120
 EXPECTED = (400, 401, 404)
@@ -50,42 +57,32 @@ async def test_a_published_client_is_served_to_its_end(program: str, python: str
     code, _ = await run([python, "-c", f"import {NEEDS[program]}"], {})
     if code:
         pytest.skip(f"{NEEDS[program]} is not installed for {python}")
-    command = [python, str(HERE / "programs" / f"{program}.py")]
-    async with served() as plain:
-        if program not in OVER_TLS:
-            code, said = await run(command, {"SERVER_URL": plain.url})
-            exchanges = plain.recorder.exchanges
-        else:
-            async with served(**certificate(tmp_path)) as here:
-                code, said = await run(
-                    command,
-                    {
-                        "SERVER_URL": here.url,
-                        "SERVER_PLAIN_URL": plain.url,
-                        "SERVER_CA": str(tmp_path / "authority.pem"),
-                    },
-                )
-                exchanges = here.recorder.exchanges + plain.recorder.exchanges
-                check_answers(here)
-        check_answers(plain)
-    assert code == 0, said
-    assert exchanges
+    await drive(program, [python, str(HERE / "programs" / f"{program}.py")], tmp_path)
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: Path(folder).name or "none")
-async def test_the_npm_package_is_served_to_its_end(folder: str):
-    node = shutil.which("node")
-    if node is None or not folder:
-        pytest.skip(
-            "node, or a folder with the npm package openai in ASSISTANT_RUNNER_TEST_NODE, is not here"
-        )
-    async with served() as here:
+@pytest.mark.parametrize("program", NODE_NEEDS)
+async def test_a_published_client_for_node_is_served_to_its_end(program: str, folder: str, tmp_path: Path):
+    node, package = shutil.which("node"), NODE_NEEDS[program]
+    if node is None or not folder or not (Path(folder) / "node_modules" / package).is_dir():
+        pytest.skip(f"node, or a folder with the npm package {package}, is not here")
+    command = [node, str(HERE / "programs" / f"{program}.mjs")]
+    await drive(program, command, tmp_path, NODE_CLIENT_FOLDER=folder)
+
+
+async def drive(program: str, command: list[str], folder: Path, **variables: str) -> None:
+    """Fails unless the program ends well and every answer was right in shape and rightly given."""
+    async with served() as plain, served(**certificate(folder)) as secure:
+        here = secure if program in OVER_TLS else plain
+        authority = str(folder / "authority.pem")
+        urls = {"SERVER_URL": here.url, "SERVER_PLAIN_URL": plain.url}
         code, said = await run(
-            [node, str(HERE / "programs" / "openai_node.mjs")],
-            {"SERVER_URL": here.url, "NODE_CLIENT_FOLDER": folder},
+            command, {**urls, "SERVER_CA": authority, "NODE_EXTRA_CA_CERTS": authority, **variables}
         )
-        check_answers(here)
     assert code == 0, said
+    assert here.recorder.exchanges
+    for one in (plain, secure):
+        check_answers(one)
 
 
 async def run(command: list[str], variables: dict[str, str]) -> tuple[int, str]:
