@@ -229,7 +229,9 @@ def _readable_part(tree: LexborHTMLParser) -> tuple[str, str]:
     body = (tree.body.html or "") if tree.body and (main is None or _is_thin(main)) else ""
     whole = visible_text(body)
     if main is not None:
-        _remove(node for node in main.css(FRAME) if node.mem_id != main.mem_id)
+        frames = [node for node in main.css(FRAME) if node.mem_id != main.mem_id]
+        if 2 * sum(len(node.text()) for node in frames) < len(main.text()):  # a form may hold the article
+            _remove(frames)
         boxes = [node for node in main.css(BOX) if node.mem_id != main.mem_id]
         facts = "".join(node.html or "" for node in boxes)
         _remove(boxes)

@@ -326,6 +326,11 @@ class TestText:
             assert words in outcome.content["summary"]
         assert "secret" not in outcome.content["summary"]
 
+    async def test_an_article_inside_a_form_is_read(self):
+        await read(page(f"<main><form>{ARTICLE}</form></main>"), summarise=(summarise := Summariser()))
+
+        assert "Paragraph 59" in summarise.texts[0]
+
     async def test_hidden_parts_inside_hidden_parts_are_taken_out_once(self):
         hide = "style='display:none'"
         inner = f"<p hidden class='navbox toc'><script hidden>secret</script><b {hide}>secret</b></p>"
