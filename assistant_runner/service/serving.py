@@ -7,6 +7,7 @@ Anybody who can reach the port can use it: an address that is not loopback needs
 import asyncio
 import contextlib
 import dataclasses
+import gc
 import ipaddress
 import signal
 import socket
@@ -174,6 +175,9 @@ async def _serve(
             async with asyncio.TaskGroup() as group:
                 group.create_task(server.serve(sockets=[listener]))
                 await server.listening.wait()
+                gc.collect()
+                gc.freeze()  # what was imported will live as long as we do: not looked at again
+                gc.set_threshold(10_000, 20, 20)
                 announce(Address(host, listener.getsockname()[1]), engine)
             await asyncio.gather(*stopping)
     finally:
