@@ -173,7 +173,8 @@ def chat_messages(request: TurnRequest, *, lenient: bool) -> list[dict[str, Any]
         if messages and messages[-1]["role"] == "assistant" and "tool_calls" not in messages[-1]:
             messages[-1]["tool_calls"] = calls
         else:
-            messages.append({"role": "assistant", "content": None, "tool_calls": calls})
+            content = "" if lenient else None  # llama-cpp-python takes text only
+            messages.append({"role": "assistant", "content": content, "tool_calls": calls})
         messages += [
             {"role": "tool", "tool_call_id": output.tool_call_id, "content": output.output}
             for output in block.outputs
@@ -300,7 +301,7 @@ class ChatReader:
         calls = _get(delta, "tool_calls")
         fragments = list(calls) if isinstance(calls, list) else []
         legacy = _get(delta, "function_call")
-        if legacy:
+        if legacy and not fragments:  # llama-cpp-python says the same piece in both ways
             fragments.append({"index": 0, "function": legacy})
         for fragment in fragments:
             function = _get(fragment, "function") or fragment

@@ -31,6 +31,7 @@ LONGEST_S = 600.0
 """A turn without a deadline of its own gets this one, in seconds."""
 POLICY = RetryPolicy(attempts=5, longest_s=120.0)
 EXCERPT = 200
+LONGEST_WORDS = 400
 QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
 FILTER_CODES = frozenset({"content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation"})
 DROPPABLE = frozenset(
@@ -322,6 +323,7 @@ def _from_status(error: openai.APIStatusError, endpoint: Endpoint, model: str) -
     words = str(body.get("message") or body.get("detail") or (inner if isinstance(inner, str) else ""))
     code = str(body.get("code") or "")
     hint = wait_hint(response.headers, words)
+    words = _one_line(words)
     may_repeat = response.headers.get("x-should-retry") != "false"
     if 300 <= status < 400:
         location = response.headers.get("location", "nowhere")
@@ -421,6 +423,12 @@ def filter_details(body: Any) -> str:
 
     walk(body)
     return ", ".join(f"{category} ({severity})" for category, severity in found.items())
+
+
+def _one_line(words: str) -> str:
+    """A server's words on one line, cut: some send a page of their own validation."""
+    line = " ".join(words.split())
+    return f"{line[:LONGEST_WORDS]}…" if len(line) > LONGEST_WORDS else line
 
 
 def _excerpt(response: httpx2.Response) -> str:

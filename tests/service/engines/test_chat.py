@@ -176,6 +176,31 @@ async def test_the_old_function_call_is_a_tool_call():
     assert turn.calls == [("get_weather", OSLO)]
 
 
+async def test_a_piece_that_is_said_in_both_ways_counts_once():
+    pieces = [("get_weather", '{"city":'), (None, ' "Oslo"}')]
+    events = [
+        chunk(
+            {
+                "tool_calls": [fragment(0, "call_a", name, text)],
+                "function_call": {"name": name or "", "arguments": text},
+            }
+        )
+        for name, text in pieces
+    ]
+    async with fake_openai(sse(*events, chunk({}, "tool_calls"))) as fake:
+        turn = await ask(fake, tools=[WEATHER])
+
+    assert turn.calls == [("get_weather", OSLO)]
+
+
+async def test_calls_without_words_go_back_with_empty_text_to_servers_that_take_text_only():
+    items = ["Weather?", TurnCall("c1", "get_weather", OSLO), TurnOutput("c1", "cold")]
+    async with fake_openai(chat_text("Ok")) as fake:
+        await ask(fake, *items)
+
+    assert fake.bodies[0]["messages"][1]["content"] == ""
+
+
 async def test_case_010_text_before_a_call_is_kept():
     events = [
         chunk({"content": "Okay, let me look."}),
