@@ -13,11 +13,13 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import jsonschema
+from typing import TYPE_CHECKING, Any
 
 from assistant_runner.tooling.contract import Tool
+from assistant_runner.tooling.validation import fits, flaw_in
+
+if TYPE_CHECKING:
+    import jsonschema
 
 PARALLEL_NAMES = ("multi_tool_use.parallel", "multi_tool_use_parallel", "parallel")
 EXCERPT_CHARACTERS = 80
@@ -95,7 +97,7 @@ def fit_arguments(arguments: Mapping[str, Any], tool: Tool) -> dict[str, Any] | 
     if closed and (unknown := sorted(set(fitted) - set(properties))):
         takes = ", ".join(properties) or "no arguments"
         return Rejection(f"{tool.name} has no argument {', '.join(unknown)}; it takes: {takes}")
-    error = jsonschema.exceptions.best_match(validator_for(schema).iter_errors(fitted))
+    error = flaw_in(fitted, schema)
     if error is None:
         return fitted
     return Rejection(f"{tool.name}: {_say(error)}. {shape_of(tool)}")
@@ -166,11 +168,6 @@ def shape_of(tool: Tool) -> str:
     return f"Expected: {{{', '.join(parts)}}}"
 
 
-def validator_for(schema: Mapping[str, Any]) -> jsonschema.Draft202012Validator:
-    """A validator of the schema (2020-12); formats are not judged."""
-    return jsonschema.Draft202012Validator(dict(schema))
-
-
 def _decode(text: str) -> Any:
     """The JSON value, or a Rejection with position and excerpt. Control characters may stand in strings."""
     try:
@@ -201,7 +198,7 @@ def _clean(value: Any) -> Any:
 
 
 def _allows(schema: Mapping[str, Any], value: Any) -> bool:
-    return validator_for(schema).is_valid(value)
+    return fits(value, schema)
 
 
 def _fit(value: Any, schema: Mapping[str, Any]) -> Any:
@@ -243,7 +240,7 @@ def _kinds(schema: Mapping[str, Any]) -> list[str]:
     return ["string"]  # unknown: leave texts alone
 
 
-def _say(error: jsonschema.ValidationError) -> str:
+def _say(error: "jsonschema.ValidationError") -> str:
     where = ".".join(str(part) for part in error.absolute_path) or "arguments"
     got = error.instance
     if error.validator == "type":

@@ -9,11 +9,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jsonschema
-
 from assistant_runner.errors import ConfigurationError
 from assistant_runner.tooling.contract import Approval, Effects, Handler, Tool, ToolKind
 from assistant_runner.tooling.schema import SCALARS, check_name, is_strict
+from assistant_runner.tooling.validation import fault_of
 
 VALUE = "value"
 Schema = Mapping[str, Any] | str
@@ -101,12 +100,10 @@ def read_schema(schema: Schema, name: str) -> dict[str, Any]:
             f"tool {name}: it has no input schema", remedy='give one, such as {"type": "object"}', tool=name
         )
     plain = dict(schema)
-    try:
-        jsonschema.Draft202012Validator.check_schema(plain)
-    except jsonschema.SchemaError as error:
+    if fault := fault_of(plain):
         raise ConfigurationError(
-            f"tool {name}: its schema is no JSON Schema: {error.message}", remedy="correct it", tool=name
-        ) from None
+            f"tool {name}: its schema is no JSON Schema: {fault}", remedy="correct it", tool=name
+        )
     return plain
 
 

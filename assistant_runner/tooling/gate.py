@@ -19,9 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import httpx
-import jsonschema
 
-from assistant_runner.tooling.arguments import Rejection, fit_arguments, repair_call, validator_for
+from assistant_runner.tooling.arguments import Rejection, fit_arguments, repair_call
 from assistant_runner.tooling.contract import HttpReply, Summary, Tool, ToolContext, ToolFailure, ToolOutcome
 from assistant_runner.tooling.encoding import DEFAULT_CAP, MAX_ITEMS, cut_text, to_text
 from assistant_runner.tooling.fence import FetchedThreads, fence
@@ -29,6 +28,7 @@ from assistant_runner.tooling.masking import Masker, secrets_of
 from assistant_runner.tooling.policy import Policy
 from assistant_runner.tooling.selecting import select
 from assistant_runner.tooling.spill import READER_NAME, Spill
+from assistant_runner.tooling.validation import flaw_in
 from assistant_runner.wire.runs import Usage
 
 log = logging.getLogger(__name__)
@@ -272,7 +272,7 @@ def _judge(tool: Tool, result: Any) -> ToolOutcome:
         return ToolOutcome(f"{words}: {reason}" if reason else words, is_error=True, raw=result)
     content, notes = select(result, tool.select)
     if tool.output_schema is not None:
-        error = jsonschema.exceptions.best_match(validator_for(tool.output_schema).iter_errors(content))
+        error = flaw_in(content, tool.output_schema)
         if error is not None:
             reason = error.message[:REASON_CHARACTERS]
             words = f"{tool.name} returned what its output schema does not allow: {reason}"
