@@ -30,7 +30,7 @@ from assistant_runner.setup.tools import definitions_from
 
 ASSISTANT = """\
 name: Assistant {n}
-model: gpt-5-mini
+model: gpt-6-luna
 instructions: |
   You are assistant {n}.
   Answer with the tools you have.

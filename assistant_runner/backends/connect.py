@@ -72,12 +72,13 @@ class EntraAuth(httpx.Auth):
     def __init__(self, scope: str) -> None:
         try:
             from azure.identity.aio import DefaultAzureCredential
+
+            self._credential = DefaultAzureCredential()  # its own transport may be missing too
         except ImportError:
             raise ConfigurationError(
                 "signing in to Azure needs the extra: azure", remedy="pip install 'assistant-runner[azure]'"
             ) from None
         self._scope = scope
-        self._credential = DefaultAzureCredential()
 
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
         from azure.core.exceptions import AzureError
