@@ -58,6 +58,10 @@ def serve(
     * 1024
     * 1024,
     upload_limit: Annotated[int, typer.Option(min=1024, help="Largest file, in bytes.")] = 512 * 1024 * 1024,
+    ssl_certfile: Annotated[
+        Path | None, typer.Option(help="Certificate chain (PEM): serve over https.")
+    ] = None,
+    ssl_keyfile: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).")] = None,
     log_level: Annotated[
         str, typer.Option(help="debug, info (with a line per request), warning, error.")
     ] = "info",
@@ -81,6 +85,7 @@ def serve(
         expire_after=expire_after,
         log_level=log_level,
         as_json=as_json,
+        certificate=(ssl_certfile, ssl_keyfile),
         code_interpreter=code_interpreter,
         cors_origins=tuple(cors_origin or ()),
         body_limit=body_limit,
@@ -98,11 +103,12 @@ def _serve(
     expire_after: float | None,
     log_level: str,
     as_json: bool,
+    certificate: tuple[Path | None, Path | None],
     **options: Any,
 ) -> None:
     from assistant_runner.assembly import open_engine
     from assistant_runner.errors import UsageError
-    from assistant_runner.service.serving import run_server
+    from assistant_runner.service.serving import Certificate, run_server
     from assistant_runner.service.settings import ServiceSettings
     from assistant_runner.settings import load_settings
 
@@ -147,7 +153,18 @@ def _serve(
             }
             typer.echo(json.dumps(document))
 
-    run_server(lambda: open_engine(loaded), settings, host=host, port=port, data=folder, announce=announce)
+    chain, key = certificate
+    if key is not None and chain is None:
+        raise UsageError("--ssl-keyfile needs --ssl-certfile", remedy="give both")
+    run_server(
+        lambda: open_engine(loaded),
+        settings,
+        host=host,
+        port=port,
+        data=folder,
+        announce=announce,
+        certificate=Certificate(chain, key) if chain else None,
+    )
 
 
 def _keys(given: list[str], variables: list[str], file: Path | None) -> tuple[str, ...]:

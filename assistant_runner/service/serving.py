@@ -11,6 +11,7 @@ import gc
 import ipaddress
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -33,16 +34,35 @@ class Address:
 
     host: str
     port: int
+    scheme: str = "http"
 
     @property
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return f"{self.scheme}://{host}:{self.port}"
 
     @property
     def base_url(self) -> str:
         """What a client of the OpenAI SDK is given."""
         return f"{self.url}/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The files of a TLS certificate: its chain, and its key if that stands in a file of its own."""
+
+    chain: Path
+    key: Path | None = None
+
+    def check(self) -> None:
+        """ConfigurationError if they cannot be used."""
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(self.chain, self.key)
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            raise ConfigurationError(
+                f"the certificate {self.chain} cannot be used: {error}",
+                remedy="give --ssl-certfile and --ssl-keyfile as PEM files that belong together",
+            ) from None
 
 
 def is_loopback(host: str) -> bool:
@@ -115,6 +135,7 @@ def run_server(
     port: int,
     data: Path | None,
     announce: Callable[[Address, Engine], None],
+    certificate: Certificate | None = None,
 ) -> None:
     """Serves until SIGINT or SIGTERM; a second one leaves at once. `data` None keeps all in memory.
 
@@ -122,12 +143,14 @@ def run_server(
     `announce` is called once the service answers. ConfigurationError.
     """
     check_exposure(host, settings)
+    if certificate is not None:
+        certificate.check()
     listener = bind(host, port)
     try:
         store = SqliteStore.open(":memory:" if data is None else data / STORE_FILE)
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                runner.run(_serve(open_engine, settings, store, listener, host, announce))
+                runner.run(_serve(open_engine, settings, store, listener, host, announce, certificate))
         finally:
             store.close()
     finally:
@@ -141,6 +164,7 @@ async def _serve(
     listener: socket.socket,
     host: str,
     announce: Callable[[Address, Engine], None],
+    certificate: Certificate | None,
 ) -> None:
     if not settings.api_keys:
         names = ("localhost", "127.0.0.1", "[::1]", f"[{host}]" if ":" in host else host)
@@ -158,6 +182,8 @@ async def _serve(
         backlog=1024,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=max(1, int(settings.stop_s)),
+        ssl_certfile=certificate.chain if certificate else None,
+        ssl_keyfile=certificate.key if certificate else None,
     )
     server = _Server(config)
     stopping: set[asyncio.Task[None]] = set()
@@ -178,7 +204,8 @@ async def _serve(
                 gc.collect()
                 gc.freeze()  # what was imported will live as long as we do: not looked at again
                 gc.set_threshold(10_000, 20, 20)
-                announce(Address(host, listener.getsockname()[1]), engine)
+                scheme = "https" if certificate else "http"
+                announce(Address(host, listener.getsockname()[1], scheme), engine)
             await asyncio.gather(*stopping)
     finally:
         await engine.aclose()
