@@ -1,10 +1,10 @@
-"""Response formats: whether a schema is one, and whether an answer fits it."""
+"""Response formats: whether a schema is one, and whether an answer fits it.
+
+The library is loaded when the first format with a schema comes: most runs have none.
+"""
 
 import json
 from typing import Any
-
-import jsonschema
-from jsonschema.exceptions import SchemaError, ValidationError
 
 from assistant_runner.service.failures import bad_request
 
@@ -13,10 +13,12 @@ def check_format(value: Any, path: str) -> None:
     """ApiError if a `json_schema` format carries something that is no JSON Schema."""
     if not isinstance(value, dict) or value.get("type") != "json_schema":
         return
+    import jsonschema
+
     inner = value["json_schema"]
     try:
         jsonschema.Draft202012Validator.check_schema(inner.get("schema") or {})
-    except SchemaError as error:
+    except jsonschema.SchemaError as error:
         raise bad_request(
             f"Invalid schema for response_format '{inner['name']}': {error.message}",
             code="invalid_value",
@@ -40,9 +42,11 @@ def answer_flaw(response_format: Any, text: str) -> str | None:
     schema = response_format["json_schema"].get("schema")
     if not schema:
         return None
+    import jsonschema
+
     try:
         jsonschema.Draft202012Validator(schema).validate(value)
-    except ValidationError as error:
+    except jsonschema.ValidationError as error:
         return f"at {error.json_path}: {error.message[:200]}"
     except Exception as error:  # a reference that leads nowhere, a pattern that is none
         return f"its schema cannot be applied: {type(error).__name__}"

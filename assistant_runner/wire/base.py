@@ -21,7 +21,9 @@ Number = int | float
 class WireObject(BaseModel):
     """An object of the protocol as a server sends it; unknown fields survive."""
 
-    model_config = ConfigDict(extra="allow", protected_namespaces=(), serialize_by_alias=True)
+    model_config = ConfigDict(
+        extra="allow", protected_namespaces=(), serialize_by_alias=True, defer_build=True
+    )
 
     def document(self) -> dict[str, Any]:
         """The JSON document with exactly the fields that were given (nulls kept, absences kept)."""
@@ -42,7 +44,9 @@ class Variant(WireObject):
 class RequestBody(BaseModel):
     """A request body: unknown keys are errors; fields left out are not sent."""
 
-    model_config = ConfigDict(extra="forbid", protected_namespaces=(), serialize_by_alias=True)
+    model_config = ConfigDict(
+        extra="forbid", protected_namespaces=(), serialize_by_alias=True, defer_build=True
+    )
 
     def document(self) -> dict[str, Any]:
         return self.model_dump(mode="json", exclude_unset=True)
