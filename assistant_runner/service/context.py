@@ -124,6 +124,10 @@ def _call_items(row: Row) -> list[TurnItem]:
             calls.append(TurnCall(call["id"], word, json.dumps({"query": query}), type=word))
             results = row.extra.get("results", call["file_search"].get("results") or [])
             outputs.append(TurnOutput(call["id"], json.dumps({"results": results}, ensure_ascii=False)))
+        elif word == "mcp" and "approve" in call["mcp"]:
+            asked = call["mcp"]
+            calls.append(TurnCall(call["id"], asked["name"], asked["arguments"], word, asked["server_label"]))
+            outputs.append(TurnOutput(call["id"], json.dumps({"approve": bool(asked["approve"])})))
     return [*calls, *outputs]
 
 

@@ -9,14 +9,18 @@ from typing import Any
 
 from assistant_runner.service.ids import new_id
 from assistant_runner.wire.runs import TERMINAL
+from assistant_runner.wire.tools import HOSTED_TOOLS
 
 Document = dict[str, Any]
+
+SECRET_FIELDS = ("authorization", "headers")
+"""Fields of a hosted tool that no answer shows."""
 
 DEFAULT_RANKING = {"ranker": "default_2024_08_21", "score_threshold": 0}
 
 
 def shown_tools(tools: list[Document] | None) -> list[Document]:
-    """Tools as answers show them: a file search carries the ranking it will use."""
+    """Tools as answers show them: a file search carries the ranking it will use, an MCP tool no secret."""
     shown = []
     for tool in tools or []:
         if tool["type"] == "function":
@@ -28,9 +32,25 @@ def shown_tools(tools: list[Document] | None) -> list[Document]:
             options = {k: v for k, v in (tool.get("file_search") or {}).items() if v is not None}
             ranking = {**DEFAULT_RANKING, **(options.get("ranking_options") or {})}
             shown.append({"type": "file_search", "file_search": {**options, "ranking_options": ranking}})
+        elif tool["type"] in HOSTED_TOOLS:
+            shown.append({k: v for k, v in tool.items() if v is not None and k not in SECRET_FIELDS})
         else:
             shown.append({"type": tool["type"]})
     return shown
+
+
+def tool_secrets(tools: list[Document] | None) -> dict[str, Document]:
+    """What `shown_tools` keeps back, by the tool's place in the list: it stands beside the document."""
+    found = {}
+    for place, tool in enumerate(tools or []):
+        if tool["type"] in HOSTED_TOOLS:
+            found[str(place)] = {k: tool[k] for k in SECRET_FIELDS if tool.get(k)}
+    return {place: secrets for place, secrets in found.items() if secrets}
+
+
+def with_secrets(tools: list[Document], secrets: Mapping[str, Document] | None) -> list[Document]:
+    """Shown tools with what was kept back: for the engine only."""
+    return [{**tool, **(secrets or {}).get(str(place), {})} for place, tool in enumerate(tools)]
 
 
 def assistant(body: Mapping[str, Any], *, now: int, tool_resources: Document) -> Document:

@@ -93,5 +93,13 @@ def outputs_mismatch(expected: list[str], got: list[str]) -> ApiError:
     return bad_request(f"Expected tool outputs for call_ids {expected!r}, got {got!r}")
 
 
+def wrong_submission(action: str) -> ApiError:
+    """Outputs where approvals are asked for, or approvals where outputs are."""
+    wanted = "tool_approvals" if action == "submit_tool_approval" else "tool_outputs"
+    return bad_request(
+        f"The run waits for {action!r}: submit '{wanted}'.", code="invalid_value", param=wanted
+    )
+
+
 def cancel_refused(status: str) -> ApiError:
     return bad_request(f"Cannot cancel run with status '{status}'.")

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from assistant_runner.service import documents, lifecycle
 from assistant_runner.service.citations import cite
 from assistant_runner.service.core import Core
-from assistant_runner.service.engines.base import CallDelta, EngineError, Finish
+from assistant_runner.service.engines.base import ApprovalRequest, CallDelta, EngineError, Finish
 from assistant_runner.service.ids import new_id
 from assistant_runner.service.jsons import answer_bytes
 from assistant_runner.service.ledger import Ledger
@@ -41,6 +41,7 @@ class Recorder:
         self.message_row: Row | None = None
         self.content: list[Document] = []
         self.calls: list[Document] = []
+        self.approvals: list[Document] = []
         self.builtins: list[tuple[str, Document]] = []
         self.finish: Finish | None = None
         self.carry: Any = None
@@ -235,6 +236,24 @@ class Recorder:
         if not identifier or identifier in taken or not is_plain_id(identifier):
             identifier = new_id("tool_call")
         return {"id": identifier, "type": "function", "function": {"name": event.name or "", "arguments": ""}}
+
+    def approval(self, event: ApprovalRequest) -> None:
+        """Books a hosted MCP call that waits for approval; its id goes back to the engine as it is."""
+        taken = {call["id"] for call in (*self.calls, *self.approvals)}
+        if not event.id or event.id in taken:
+            self.fault("an approval request without an id of its own")
+        call = {"id": event.id, "type": "mcp", "name": event.name, "arguments": event.arguments}
+        self.approvals.append({**call, "server_label": event.server_label})
+
+    def show_approvals(self, first_index: int) -> list[Document]:
+        """The approval requests as the open step has them, after its function calls; told as deltas."""
+        shown = []
+        for index, call in enumerate(self.approvals, first_index):
+            asked = {"server_label": call["server_label"], "name": call["name"]}
+            asked |= {"arguments": call["arguments"], "approve": None}
+            shown.append({"id": call["id"], "type": "mcp", "mcp": asked})
+            self._own_delta({"index": index, **shown[-1]})
+        return shown
 
     def open_calls(self) -> None:
         """Opens the step of the turn's function calls, if it is not open."""

@@ -24,6 +24,7 @@ from assistant_runner.service.builtins import (
 from assistant_runner.service.citations import cite
 from assistant_runner.service.context import BudgetTooSmall, estimate, items_of
 from assistant_runner.service.core import Core
+from assistant_runner.service.documents import with_secrets
 from assistant_runner.service.endings import conclude, last_error
 from assistant_runner.service.engines.base import (
     Abilities,
@@ -47,7 +48,7 @@ from assistant_runner.service.ledger import Halted, Ledger, Lost
 from assistant_runner.service.recorder import Recorder
 from assistant_runner.service.store.base import Document, Row
 from assistant_runner.service.stores import is_expired
-from assistant_runner.wire.tools import AssistantTool, ResponseFormat, ToolChoice
+from assistant_runner.wire.tools import HOSTED_TOOLS, AssistantTool, ResponseFormat, ToolChoice
 
 logger = logging.getLogger("assistant_runner.service")
 
@@ -118,7 +119,7 @@ class RunWork:
         flaw = ability_flaw(core, run, abilities)
         if flaw is not None:
             raise EngineError("invalid_prompt", flaw)
-        builtin_kinds = {tool["type"] for tool in run["tools"]} - {"function"}
+        builtin_kinds = {tool["type"] for tool in run["tools"]} - {"function", *HOSTED_TOOLS}
         if "file_search" in builtin_kinds:
             await self._await_files()
         holds_calls = core.engine.uses_model and any(not getattr(abilities, kind) for kind in builtin_kinds)
@@ -157,7 +158,8 @@ class RunWork:
             raise EngineError("invalid_prompt", f"The engine {core.engine.name} cannot look at images.")
         most = run["max_completion_tokens"]
         choice = run["tool_choice"]
-        tools = offered_tools(run["tools"], abilities, uses_model=core.engine.uses_model)
+        tools = with_secrets(run["tools"], ledger.row.extra.get("secrets"))
+        tools = offered_tools(tools, abilities, uses_model=core.engine.uses_model)
         return TurnRequest(
             run_id=self.run_id,
             turn=ledger.turn,
@@ -225,11 +227,7 @@ class RunWork:
         elif isinstance(event, Notice):
             logger.warning("run %s: %s", self.run_id, event.text)
         elif isinstance(event, ApprovalRequest):
-            raise EngineError(
-                "server_error",
-                f"The tool {event.name!r} of the server {event.server_label!r} waits for an approval; "
-                "this service does not offer approvals.",
-            )
+            recorder.approval(event)
 
     async def _finish_turn(self, request: TurnRequest) -> bool:
         """Books the turn; True if the run is settled."""
@@ -248,15 +246,16 @@ class RunWork:
             )
             return True
         functions = self._sort_calls()
-        if not functions and not recorder.builtins:
+        waits = bool(functions or recorder.approvals)
+        if not waits and not recorder.builtins:
             self._check_answer()
             ledger.book(usage, recorder.carry)
             self._end("complete", step_usage=usage)
             return True
         recorder.close_message(usage)
         if recorder.builtins:
-            await self._run_builtins(usage, ends_turn=not functions)
-        return self._require_action(functions, usage) if functions else False
+            await self._run_builtins(usage, ends_turn=not waits)
+        return self._require_action(functions, usage) if waits else False
 
     def _sort_calls(self) -> list[Document]:
         """The function calls of the turn; calls of a tool that the service runs become built-in calls."""
@@ -275,7 +274,7 @@ class RunWork:
     async def _run_builtins(self, usage: dict[str, int], *, ends_turn: bool) -> None:
         """Runs the turn's built-in calls, a step each; the first carries the turn's usage.
 
-        `ends_turn`: no function call follows, so the turn is booked together with the last of them.
+        `ends_turn`: no required action follows, so the turn is booked together with the last of them.
         """
         recorder, core, ledger = self._recorder, self.core, self._ledger
         last = len(recorder.builtins) - 1
@@ -294,22 +293,26 @@ class RunWork:
                 recorder.close_builtin(step_row, call, extra=extra, usage=None if number else usage)
 
     def _require_action(self, calls: list[Document], usage: dict[str, int]) -> bool:
+        """Waits for approvals if the turn asks for any (its functions come after them), else for outputs."""
         store, recorder, ledger = self.core.store, self._recorder, self._ledger
         recorder.open_calls()
         if recorder.holds_calls:
             recorder.show_held_calls(calls)
+        asked = recorder.show_approvals(len(calls))
         step_row = recorder.step_row
         assert step_row is not None
         with store.transaction():
             row = ledger.own()
             ledger.book(usage, recorder.carry)
             shown = [{**call, "function": {**call["function"], "output": None}} for call in calls]
-            step_row.doc = {**step_row.doc, "step_details": {"type": "tool_calls", "tool_calls": shown}}
+            details = {"type": "tool_calls", "tool_calls": [*shown, *asked]}
+            step_row.doc = {**step_row.doc, "step_details": details}
             step_row.extra = {**step_row.extra, "usage": usage}
             store.update(step_row)
             reason = ledger.spent(exceeded=True)
             if reason is None:
-                action = {"type": "submit_tool_outputs", "submit_tool_outputs": {"tool_calls": calls}}
+                word = "submit_tool_approval" if asked else "submit_tool_outputs"
+                action = {"type": word, word: {"tool_calls": recorder.approvals or calls}}
                 now = self.core.now()
                 row.doc = lifecycle.advance(row.doc, "require_action", now, required_action=action)
                 store.set_active(self.run_id, status="requires_action", owner=None, seen_at=0)
@@ -385,6 +388,11 @@ def ability_flaw(core: Core, run: Document, abilities: Abilities) -> str | None:
                 "and this service runs code that a model wrote only when it was started with "
                 "--code-interpreter subprocess."
             )
+    for kind in sorted(kinds.intersection(HOSTED_TOOLS) - abilities.hosted):
+        return (
+            f"The tool {kind} is not offered: it runs at the model's provider, and the engine {engine.name} "
+            f"has none for the model {run['model']!r}; --engine responses has."
+        )
     return None
 
 

@@ -4,6 +4,7 @@ Each name is a check for one body: `check_run_create(document, "")` returns noth
 Closed where the protocol's schema is closed; inner objects that the schema leaves open stay open.
 """
 
+import json
 from typing import Any
 
 from assistant_runner.wire.checks import (
@@ -28,6 +29,9 @@ from assistant_runner.wire.checks import (
 TEXT_LIMIT = 256_000
 OUTPUT_LIMIT = 10_485_760
 """Characters of one tool output, and of all outputs of one submission together."""
+
+HOSTED_TOOL_LIMIT = 65_536
+"""Characters of one hosted tool's definition, as JSON: it is open below its type."""
 
 IDENTIFIER = r"[a-zA-Z0-9_-]+"
 
@@ -86,6 +90,41 @@ function_definition = fields(
     closed=False,
 )
 
+
+def _hosted(value: Any, path: str) -> None:
+    size = len(json.dumps(value))
+    if size > HOSTED_TOOL_LIMIT:
+        raise wrong_value(
+            path, f"definition too long. Expected at most {HOSTED_TOOL_LIMIT} characters, but got {size}."
+        )
+
+
+_mcp_fields = fields(
+    {
+        "server_label": string(longest=64, shortest=1, pattern=IDENTIFIER),
+        "server_url": optional(string(shortest=1)),
+        "connector_id": optional(string(shortest=1)),
+        "tunnel_id": optional(string(shortest=1)),
+        "authorization": optional(string()),
+        "headers": optional(mapping(string(), most=64, longest_key=256)),
+        "require_approval": optional(
+            string_or(one_of("always", "never"), dict, anything, "a string or an object")
+        ),
+    },
+    required=("server_label",),
+    closed=False,
+)
+
+
+def _mcp(value: Any, path: str) -> None:
+    """A hosted MCP server (responses reference, section 5.3): one way to reach it is needed."""
+    _mcp_fields(value, path)
+    if not any(value.get(name) for name in ("server_url", "connector_id", "tunnel_id")):
+        name = f"{path}.server_url"
+        raise Flaw(f"Missing required parameter: '{name}'.", code="missing_required_parameter", param=name)
+    _hosted(value, path)
+
+
 tool = tagged(
     {
         "code_interpreter": anything,
@@ -104,6 +143,9 @@ tool = tagged(
             closed=False,
         ),
         "function": fields({"function": function_definition}, required=("function",), closed=False),
+        "web_search": _hosted,
+        "web_search_preview": _hosted,
+        "mcp": _mcp,
     }
 )
 
@@ -325,7 +367,10 @@ check_thread_and_run_create = fields(
 
 
 def check_submit(value: Any, path: str) -> None:
-    """The outputs of one required action; their sum is limited as one output is."""
+    """The outputs of one required action, whose sum is limited as one output is, or its approvals."""
+    if isinstance(value, dict) and value.get("tool_approvals") is not None:
+        _submit_approvals(value, path)
+        return
     _submit(value, path)
     total = sum(len(entry["output"]) for entry in value["tool_outputs"])
     if total > OUTPUT_LIMIT:
@@ -346,9 +391,36 @@ _submit = fields(
                 closed=False,
             )
         ),
+        "tool_approvals": optional(anything),
         "stream": optional(boolean),
     },
     required=("tool_outputs",),
+)
+
+
+def _no_outputs(value: Any, path: str) -> None:
+    if value not in (None, []):
+        raise wrong_value(path, "give either 'tool_outputs' or 'tool_approvals', not both.")
+
+
+def _no_headers(value: Any, path: str) -> None:
+    if value not in (None, {}):
+        raise wrong_value(path, "headers of an MCP server belong to its tool, not to an approval.")
+
+
+_submit_approvals = fields(
+    {
+        "tool_approvals": array(
+            fields(
+                {"tool_call_id": string(), "approve": boolean, "headers": _no_headers},
+                required=("tool_call_id", "approve"),
+                closed=False,
+            )
+        ),
+        "tool_outputs": _no_outputs,
+        "stream": optional(boolean),
+    },
+    required=("tool_approvals",),
 )
 
 # files and vector stores

@@ -6,6 +6,9 @@ from pydantic import Discriminator, Field, Tag
 
 from assistant_runner.wire.base import Metadata, Number, UnknownVariant, Variant, WireObject, type_tag
 
+HOSTED_TOOLS = ("web_search", "web_search_preview", "mcp")
+"""Tools of later APIs that run at the model's provider (responses reference, section 5.3)."""
+
 
 class FunctionDefinition(WireObject):
     """A function that the model may call; no `parameters` means no arguments."""

@@ -247,7 +247,7 @@ async def test_a_refusal_and_an_annotation_are_part_of_the_message():
         ([RuntimeError("secret detail")], "server_error", "The service failed: RuntimeError."),
         ([TextDelta("half")], "server_error", "broke off"),
         ([CallDelta(3, "f"), STOP], "server_error", "index 3"),
-        ([ApprovalRequest("a", "server", "tool", "{}"), STOP], "server_error", "waits for an approval"),
+        ([ApprovalRequest("", "server", "tool", "{}"), STOP], "server_error", "without an id of its own"),
     ],
     ids=["unknown code", "rate limit", "a bug", "no end", "a gap", "approval"],
 )

@@ -21,7 +21,8 @@ class Abilities:
     """What an engine can do; asking for what it lacks is an error before any request.
 
     `file_search` and `code_interpreter`: the engine itself runs them (hosted). Where it does not,
-    the service runs its own and offers them to the engine as functions.
+    the service runs its own and offers them to the engine as functions. `hosted`: the tool types of
+    `wire.tools.HOSTED_TOOLS` that the provider runs; nobody else can.
     """
 
     tools: bool = True
@@ -31,6 +32,7 @@ class Abilities:
     json_schema: bool = False
     file_search: bool = False
     code_interpreter: bool = False
+    hosted: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +49,17 @@ class TurnMessage:
 
 @dataclass(frozen=True, slots=True)
 class TurnCall:
-    """A tool call that the model made in an earlier turn; `type` is function or a hosted tool's."""
+    """A tool call that the model made in an earlier turn; `type` is function or a hosted tool's.
+
+    Type `mcp`: an ApprovalRequest of that turn (`server_label` is its own), whose output is
+    `{"approve": true}` or false.
+    """
 
     id: str
     name: str
     arguments: str
     type: str = "function"
+    server_label: str = ""
 
 
 @dataclass(frozen=True, slots=True)

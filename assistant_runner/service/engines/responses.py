@@ -5,6 +5,7 @@ round of one run with their encrypted content and replayed before the calls that
 `store` the provider keeps the turns of a run and only new items are sent. Facts: responses reference.
 """
 
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
@@ -42,6 +43,7 @@ from assistant_runner.service.engines.providers import Provider
 from assistant_runner.wire.base import UnknownVariant
 from assistant_runner.wire.runs import Usage
 from assistant_runner.wire.tools import (
+    HOSTED_TOOLS,
     AssistantTool,
     CodeInterpreterTool,
     FileSearchTool,
@@ -91,14 +93,16 @@ class ResponsesEngine:
         return self._asker.names.default
 
     def abilities(self, model: str) -> Abilities:
+        tools = supports_tools(self._asker.names.resolve(model)) is not False
         return Abilities(
-            tools=supports_tools(self._asker.names.resolve(model)) is not False,
+            tools=tools,
             strict=True,
             parallel=True,
             vision=True,
             json_schema=True,
             file_search="file_search" in self._hosted,
             code_interpreter="code_interpreter" in self._hosted,
+            hosted=frozenset(HOSTED_TOOLS if tools else ()),
         )
 
     async def models(self) -> Sequence[Mapping[str, Any]]:
@@ -147,9 +151,9 @@ def responses_body(
     previous = carry.get("response_id") if store else None
     if previous:
         body["previous_response_id"] = previous
-        body["input"] = _input(request.items[int(carry.get("sent", 0)) :], {}, outputs_only=True)
+        body["input"] = _new_outputs(_without_hosted(request, request.items[int(carry.get("sent", 0)) :]))
     else:
-        body["input"] = _input(_without_hosted(request), carry.get("kept") or {})
+        body["input"] = _input(_without_hosted(request, request.items), carry.get("kept") or {})
     if request.instructions.strip():
         body["instructions"] = request.instructions
     tools = [_tool(tool, request) for tool in request.tools]
@@ -183,41 +187,69 @@ def responses_body(
     return body
 
 
-def _input(
-    items: Sequence[Any], kept: Mapping[str, Any], *, outputs_only: bool = False
-) -> list[dict[str, Any]]:
+def _new_outputs(items: Sequence[TurnItem]) -> list[dict[str, Any]]:
+    """What the provider does not have yet: outputs and approvals of the calls that it keeps."""
+    asked = {item.id for item in items if isinstance(item, TurnCall) and item.type == "mcp"}
+    outputs = [item for item in items if isinstance(item, TurnOutput)]
+    return [_approval(item) if item.tool_call_id in asked else _output(item) for item in outputs]
+
+
+def _input(items: Sequence[TurnItem], kept: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The thread as input items; carried items stand before the calls that they led to."""
-    if outputs_only:
-        return [_output(item) for item in items if isinstance(item, TurnOutput)]
     found: list[dict[str, Any]] = []
     for block in in_blocks(items):
         if isinstance(block, CallBlock):
-            found.extend(kept.get(block.calls[0].id) or ())
+            carried = [item for call in block.calls for item in kept.get(call.id) or ()]
+            known = {item.get("id") for item in carried}
+            found += carried
+            found += [_call(call) for call in block.calls if call.id not in known]
             found += [
-                {
-                    "type": "function_call",
-                    "call_id": call.id,
-                    "name": call.name,
-                    "arguments": call.arguments or "{}",
-                }
-                for call in block.calls
+                _approval(output) if call.type == "mcp" else _output(output)
+                for call, output in zip(block.calls, block.outputs, strict=True)
             ]
-            found += [_output(output) for output in block.outputs]
         else:
             found.append(_message(block))
     return found
 
 
-def _without_hosted(request: TurnRequest) -> list[TurnItem]:
-    """The items less the calls that the provider ran: it gets those back as its own items."""
+def _call(call: TurnCall) -> dict[str, Any]:
+    """A call of an earlier turn; type mcp is one that waited for approval."""
+    record = {"name": call.name, "arguments": call.arguments or "{}"}
+    if call.type == "mcp":
+        label = call.server_label
+        return {"type": "mcp_approval_request", "id": call.id, "server_label": label, **record}
+    return {"type": "function_call", "call_id": call.id, **record}
+
+
+def _approval(output: TurnOutput) -> dict[str, Any]:
+    """A decision; whatever is not a plain yes is a no."""
+    try:
+        decision = json.loads(output.output)
+    except ValueError:
+        decision = None
+    approve = isinstance(decision, dict) and decision.get("approve") is True
+    return {
+        "type": "mcp_approval_response",
+        "approval_request_id": output.tool_call_id,
+        "approve": approve,
+    }
+
+
+def _without_hosted(request: TurnRequest, items: Sequence[TurnItem]) -> list[TurnItem]:
+    """The items less the calls that the provider ran: it gets those back as its own items.
+
+    Calls of type mcp stay: they are approvals.
+    """
     hosted = {
         item.id
-        for item in request.items
-        if isinstance(item, TurnCall) and item.type != "function" and _is_hosted(item.type, request)
+        for item in items
+        if isinstance(item, TurnCall)
+        and item.type not in ("function", "mcp")
+        and _is_hosted(item.type, request)
     }
     return [
         item
-        for item in request.items
+        for item in items
         if not (isinstance(item, TurnCall) and item.id in hosted)
         and not (isinstance(item, TurnOutput) and item.tool_call_id in hosted)
     ]
@@ -305,6 +337,7 @@ class ResponsesReader:
         self._calls: dict[str, int] = {}
         self._written: dict[str, str] = {}
         self._ids: list[str] = []
+        self._asked: list[str] = []
         self._kept: list[dict[str, Any]] = []
         self._final: Mapping[str, Any] | None = None
         self._texts: set[tuple[str, int]] = set()
@@ -386,6 +419,7 @@ class ResponsesReader:
             if kind != "reasoning" or kept.get("encrypted_content"):
                 self._kept.append(kept)
             if kind == "mcp_approval_request":
+                self._asked.append(str(item.get("id")))
                 yield ApprovalRequest(
                     str(item.get("id")),
                     str(item.get("server_label")),
@@ -421,17 +455,18 @@ class ResponsesReader:
         elif status == "incomplete":
             yield Finish("length", usage)
         else:
-            yield Finish("tool_calls" if self._calls else "stop", usage)
+            yield Finish("tool_calls" if self._calls or self._asked else "stop", usage)
 
     def _keep(self, final: Mapping[str, Any]) -> Iterator[Carry]:
         """What the next turn of this run needs; nothing after the last one."""
-        if not self._calls:
+        ids = [*self._ids, *self._asked]
+        if not ids:
             return
         if self._store:
             yield Carry({"response_id": final.get("id"), "sent": self._sent})
         elif self._kept:
             kept = dict(self._carry.get("kept") or {})
-            kept[self._ids[0]] = self._kept
+            kept[ids[0]] = self._kept
             yield Carry({"kept": kept})
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from assistant_runner.service import documents
-from assistant_runner.service.documents import shown_tools
+from assistant_runner.service.documents import shown_tools, tool_secrets
 from assistant_runner.service.failures import not_found
 from assistant_runner.service.formats import check_format
 from assistant_runner.service.resources import resolved, without_deleted
@@ -58,8 +58,7 @@ async def modify(call: Call) -> Answer:
             elif name != "reasoning_effort":
                 changed[name] = value
         row.doc = {**row.doc, **changed}
-        if "reasoning_effort" in body:
-            row.extra = _extra(body)
+        row.extra = _extra(body, row.extra)
         core.store.update(row)
     return Answer(row.doc)
 
@@ -71,6 +70,11 @@ async def delete(call: Call) -> Answer:
     return Answer(documents.deleted(identifier, KIND))
 
 
-def _extra(body: dict[str, Any]) -> dict[str, Any]:
-    effort = body.get("reasoning_effort")
-    return {"effort": effort} if effort is not None else {}
+def _extra(body: dict[str, Any], known: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What is kept beside an assistant and no answer shows: `effort`, and `secrets` of its tools."""
+    extra = dict(known or {})
+    if "reasoning_effort" in body:
+        extra["effort"] = body["reasoning_effort"]
+    if "tools" in body:
+        extra["secrets"] = tool_secrets(body["tools"])
+    return {key: value for key, value in extra.items() if value}

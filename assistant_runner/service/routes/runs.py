@@ -13,6 +13,7 @@ from assistant_runner.service.failures import (
     outputs_mismatch,
     outputs_refused,
     runs_locked,
+    wrong_submission,
 )
 from assistant_runner.service.formats import check_format
 from assistant_runner.service.messages import add_message
@@ -104,7 +105,10 @@ def _insert_run(core: Core, world: str, thread_id: str, body: Document, assistan
         tool_resources=known if own is None else resolved(core, world, own),
     )
     effort = body.get("reasoning_effort") or assistant.extra.get("effort")
-    row = core.store.insert(KIND, thread_id, run["id"], run, extra={"effort": effort} if effort else None)
+    tools = body.get("tools")
+    secrets = assistant.extra.get("secrets") if tools is None else documents.tool_secrets(tools)
+    extra = {key: value for key, value in (("effort", effort), ("secrets", secrets)) if value}
+    row = core.store.insert(KIND, thread_id, run["id"], run, extra=extra or None)
     holder = core.store.activate(
         ActiveRun(
             run_id=run["id"],
@@ -189,12 +193,18 @@ async def cancel(call: Call) -> Answer:
 
 
 async def submit(call: Call) -> Result:
-    """All outputs of the required action at once, each once (reference, section 11)."""
+    """All outputs of the required action at once, each once (reference, section 11).
+
+    Approvals of hosted MCP calls come by the same rules (`tool_approvals`, as Foundry classic has
+    them). If the same turn called functions, the run asks for their outputs next, without the engine.
+    """
     thread_id = call.thread_id()
     call.identifier(KIND, "run_id")
     body = call.document(check_submit)
     core = call.core
-    outputs = body["tool_outputs"]
+    approvals = body.get("tool_approvals")
+    entries = body["tool_outputs"] if approvals is None else approvals
+    given = "output" if approvals is None else "approve"
     active_run(core, thread_id)  # outside the transaction: an expiry stands even if outputs are refused
     with core.store.transaction():
         row = call.run_row(thread_id)
@@ -202,37 +212,70 @@ async def submit(call: Call) -> Result:
         active = core.store.active_run(thread_id)
         if status != "requires_action" or active is None:
             raise outputs_refused(status)
-        calls = row.doc["required_action"]["submit_tool_outputs"]["tool_calls"]
-        expected = [entry["id"] for entry in calls]
-        got = [entry["tool_call_id"] for entry in outputs]
+        word = row.doc["required_action"]["type"]
+        if (word == "submit_tool_approval") != (approvals is not None):
+            raise wrong_submission(word)
+        expected = [entry["id"] for entry in row.doc["required_action"][word]["tool_calls"]]
+        got = [entry["tool_call_id"] for entry in entries]
         if sorted(expected) != sorted(got):
             raise outputs_mismatch(expected, got)
         step_row = open_step(core, row.id)
+        waiting: list[Document] = []
         if step_row is not None:
-            _fill_outputs(core, step_row, {entry["tool_call_id"]: entry["output"] for entry in outputs})
-        row.doc = lifecycle.advance(row.doc, "submit", core.now())
+            waiting = _fill_outputs(
+                core, step_row, {entry["tool_call_id"]: entry[given] for entry in entries}
+            )
+        row.doc = queued = lifecycle.advance(row.doc, "submit", core.now())
+        if waiting:
+            row.doc = _ask_for_outputs(row.doc, waiting, core.now())
+        else:
+            core.store.set_active(row.id, status="queued", owner=core.workers.owner, seen_at=core.clock())
         core.store.update(row)
-        core.store.set_active(row.id, status="queued", owner=core.workers.owner, seen_at=core.clock())
     result: Result
     if body.get("stream"):
         result = Stream(thread_id, row.id, core.hub.listen(row.id))
-        if step_row is not None:
+        if step_row is not None and not waiting:
             core.hub.publish(row.id, "thread.run.step.completed", step_row.doc)
-        core.hub.publish(row.id, "thread.run.queued", row.doc)
+        core.hub.publish(row.id, "thread.run.queued", queued)
     else:
         result = Answer(row.doc)
-    core.workers.start(row, world=call.world, deadline_at=active.deadline_at)
+    if waiting:
+        core.hub.publish(row.id, "thread.run.requires_action", row.doc)
+        core.hub.finish(row.id)
+    else:
+        core.workers.start(row, world=call.world, deadline_at=active.deadline_at)
     return result
 
 
-def _fill_outputs(core: Core, step_row: Row, outputs: dict[str, str]) -> None:
-    calls = [
-        {**call, "function": {**call["function"], "output": outputs.get(call["id"])}}
-        for call in step_row.doc["step_details"]["tool_calls"]
-    ]
+def _fill_outputs(core: Core, step_row: Row, answers: dict[str, Any]) -> list[Document]:
+    """The function calls that still wait for an output; the step ends if there is none."""
+    calls = [_answered(call, answers) for call in step_row.doc["step_details"]["tool_calls"]]
+    waiting = [call for call in calls if call["type"] == "function" and call["function"]["output"] is None]
     document = {**step_row.doc, "step_details": {"type": "tool_calls", "tool_calls": calls}}
-    step_row.doc = lifecycle.end_step(document, "completed", core.now(), usage=step_row.extra.get("usage"))
+    if not waiting:
+        usage = step_row.extra.get("usage")
+        document = lifecycle.end_step(document, "completed", core.now(), usage=usage)
+    step_row.doc = document
     core.store.update(step_row)
+    return waiting
+
+
+def _answered(call: Document, answers: dict[str, Any]) -> Document:
+    if call["id"] not in answers:
+        return call
+    word, key = call["type"], "output" if call["type"] == "function" else "approve"
+    return {**call, word: {**call[word], key: answers[call["id"]]}}
+
+
+def _ask_for_outputs(run: Document, waiting: list[Document], now: int) -> Document:
+    """The run, whose approvals have come, as it waits for the outputs of the same turn's functions."""
+    calls = [
+        {**call, "function": {key: value for key, value in call["function"].items() if key != "output"}}
+        for call in waiting
+    ]
+    action = {"type": "submit_tool_outputs", "submit_tool_outputs": {"tool_calls": calls}}
+    run = lifecycle.advance(run, "start", now)
+    return lifecycle.advance(run, "require_action", now, required_action=action)
 
 
 # ---- steps

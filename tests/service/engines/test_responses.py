@@ -281,6 +281,28 @@ async def test_hosted_tools_pass_through_and_become_step_calls():
     assert activities[1]["code_interpreter"]["outputs"] == [{"type": "logs", "logs": "1"}]
 
 
+async def test_a_stored_turn_is_not_sent_what_the_provider_itself_ran():
+    items = ["hi", TurnCall("fs_1", "file_search", "{}", type="file_search"), TurnOutput("fs_1", "{}")]
+    items += [TurnCall("call_a", "f", "{}"), TurnOutput("call_a", "x")]
+    carry = {"response_id": "resp_1", "sent": 1}
+    async with fake_openai(response_stream(message_item("Done"))) as fake:
+        await ask(fake, *items, hosted=["file_search"], store=True, tools=[FileSearchTool()], carry=carry)
+
+    assert [item["call_id"] for item in fake.bodies[0]["input"]] == ["call_a"]
+
+
+async def test_a_lost_approval_request_is_rebuilt_before_its_decision():
+    call = TurnCall("mcpr_1", "search", "{}", "mcp", "docs")
+    async with fake_openai(response_stream(message_item("Done"))) as fake:
+        await ask(fake, "hi", call, TurnOutput("mcpr_1", "maybe"), tools=[UnknownVariant(type="mcp")])
+
+    record = {"id": "mcpr_1", "server_label": "docs", "name": "search", "arguments": "{}"}
+    assert fake.bodies[0]["input"][1:] == [
+        {"type": "mcp_approval_request", **record},
+        {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": False},
+    ]
+
+
 async def test_a_hosted_tool_that_waits_for_approval_is_handed_on():
     item = {
         "id": "mcpr_1",
