@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from assistant_runner.errors import ConfigurationError
 
 LOCK_NAME = "assistant-runner.lock"
@@ -198,6 +196,8 @@ def guarded(lock_path: Path, folder: Path, *, timeout_s: float = 30.0) -> Iterat
 
     The guard lies in `folder` (the state folder), not beside the user's files.
     """
+    from filelock import FileLock, Timeout  # only an apply waits its turn
+
     folder.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256(str(lock_path.resolve()).encode()).hexdigest()[:16]
     guard = FileLock(folder / f"{digest}.guard")
