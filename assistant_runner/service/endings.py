@@ -78,9 +78,13 @@ def conclude(
 
 
 def open_step(core: Core, run_id: str) -> Row | None:
-    """The step of a run that is still in progress; only the newest can be."""
-    rows = core.store.scan("thread.run.step", run_id, limit=1)
-    return rows[0] if rows and rows[0].doc["status"] == "in_progress" else None
+    """The step of a run that is still in progress: the newest, or the calls of its turn if the provider
+    ran tools of its own after them."""
+    for limit in (1, 100):
+        for row in core.store.scan("thread.run.step", run_id, limit=limit):
+            if row.doc["status"] == "in_progress":
+                return row
+    return None
 
 
 def open_message(core: Core, thread_id: str, step_row: Row) -> Row | None:

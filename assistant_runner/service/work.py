@@ -390,8 +390,8 @@ def ability_flaw(core: Core, run: Document, abilities: Abilities) -> str | None:
             )
     for kind in sorted(kinds.intersection(HOSTED_TOOLS) - abilities.hosted):
         return (
-            f"The tool {kind} is not offered: it runs at the model's provider, and the engine {engine.name} "
-            f"has none for the model {run['model']!r}; --engine responses has."
+            f"The tool {kind} is not offered: it runs at the model's provider, and only the engine responses "
+            f"passes it on, to a model that can call tools; this is {run['model']!r} with {engine.name}."
         )
     return None
 

@@ -168,6 +168,18 @@ async def test_functions_of_the_same_turn_are_asked_for_after_the_approvals(stre
     ]
 
 
+async def test_outputs_find_their_step_when_the_provider_ran_a_tool_after_the_call():
+    first = response_stream(call_item("call_a", "f", "{}"), CALLED)
+    async with served(first, response_stream(DONE)) as (server, fake):
+        run = await server.settled(await server.ask("m", assistant_tools=[MCP, *functions("f")]))
+        await submit(server, run, tool_outputs=[{"tool_call_id": "call_a", "output": "x"}])
+        await server.settled(run)
+        steps = await server.steps(run)
+
+    assert {step["status"] for step in steps} == {"completed"}
+    assert fake.bodies[1]["input"][-1] == {"type": "function_call_output", "call_id": "call_a", "output": "x"}
+
+
 async def test_the_official_sdk_reads_a_run_that_waits_for_an_approval():
     async with served(response_stream(ASKED), response_stream(CALLED, DONE)) as (server, _):
         threads = server.sdk.beta.threads
