@@ -36,8 +36,8 @@ BOX = ".infobox"
 """Facts in a table that stands before the text; they are put after it."""
 COMMENT = re.compile("<!--.*?-->", re.DOTALL)
 PREFORMATTED = re.compile(r"<pre[\s>].*?</pre>", re.DOTALL)
-TAG = re.compile(r"""<(/?[^\s/>"]++)[^>"]*+(?:"[^"]*+"[^>"]*+)*+>""")
-"""A tag and its name: our parser writes attributes in double quotes, and every other `<` as `&lt;`."""
+TAG = re.compile("<([^>]*)>")
+"""A tag: our parser writes every other `<` and `>` as a name, those inside attributes too."""
 ANCHOR = re.compile(
     r"""<a\s(?:[^>"]*"[^"]*")*?[^>"]*?\bhref="([^"]*)"[^>"]*(?:"[^"]*"[^>"]*)*>(.*?)</a>""", re.DOTALL
 )
@@ -256,6 +256,15 @@ def _main_part(tree: LexborHTMLParser) -> LexborNode | None:
     return None
 
 
+class _Marks(dict[str, str]):
+    """What each tag of one page becomes; a tag with attributes is looked at once."""
+
+    def __missing__(self, tag: str) -> str:
+        name = tag.split(maxsplit=1)[0].rstrip("/") if tag.strip() else ""
+        mark = self[tag] = BREAKS.get(name, "")
+        return mark
+
+
 def visible_text(html: str) -> str:
     """The text of well-formed HTML as our parser writes it: a line for each block, blank lines squeezed.
 
@@ -265,9 +274,10 @@ def visible_text(html: str) -> str:
         html = PREFORMATTED.sub(lambda found: found[0].replace("\n", "<br>").replace("  ", "\x00\x00"), html)
     text = COMMENT.sub("", html).translate(BLANKS) if "<!--" in html else html.translate(BLANKS)
     pieces = TAG.split(text)
-    pieces[1::2] = [BREAKS.get(name, "") for name in pieces[1::2]]
+    pieces[1::2] = map(_Marks(BREAKS).__getitem__, pieces[1::2])
     text = unescape("".join(pieces))
-    for many, few in (("  ", " "), (" \n", "\n"), ("\n ", "\n"), ("\n\n\n", "\n\n")):
+    text = "\n".join([line.strip(" ") for line in text.split("\n")])
+    for many, few in (("  ", " "), ("\n\n\n", "\n\n")):
         while many in text:
             text = text.replace(many, few)
     return text.replace("\n| ", "\n").replace("\x00", " ").strip()
