@@ -21,10 +21,9 @@ from assistant_runner.tooling.encoding import kind_of_bytes
 
 PageKind = Literal["content", "block", "consent", "empty"]
 
-DROPPED = (
-    "script, style, noscript, template, svg, canvas, iframe, object, embed, audio, video, map, select, "
-    "datalist, [hidden], [aria-hidden=true]"
-)
+DROPPED_NAMES = "script style noscript template svg canvas iframe object embed audio video map select datalist"
+DROPPED = frozenset(DROPPED_NAMES.split())
+SUSPECTS = ", ".join([*sorted(DROPPED), "[hidden]", "[aria-hidden=true]", "[style]"])
 FRAME = (
     "nav, footer, aside, header, form, dialog, menu, [role=navigation], .navbox, .toc, .hatnote, .noprint, "
     ".mw-editsection, .mw-jump-link, .shortdescription, sup.reference"
@@ -205,12 +204,16 @@ def _read_html(html: str, *, url: str, status: int) -> Page:
 
 def _drop_unseen(tree: LexborHTMLParser) -> None:
     """Take out what is no text and what a reader does not see."""
-    _remove(node for node in tree.css(DROPPED) if node.tag not in WHOLE)
-    _remove(node for node in tree.css("[style]") if node.tag not in WHOLE and _is_styled_away(node))
+    _remove(node for node in tree.css(SUSPECTS) if node.tag not in WHOLE and _is_unseen(node))
 
 
-def _is_styled_away(node: LexborNode) -> bool:
-    return HIDDEN_STYLE.search(node.attributes.get("style") or "") is not None
+def _is_unseen(node: LexborNode) -> bool:
+    if node.tag in DROPPED:
+        return True
+    attributes = node.attributes
+    if "hidden" in attributes or attributes.get("aria-hidden") == "true":
+        return True
+    return HIDDEN_STYLE.search(attributes.get("style") or "") is not None
 
 
 def _remove(nodes: Iterable[LexborNode]) -> None:
@@ -230,7 +233,8 @@ def _readable_part(tree: LexborHTMLParser) -> tuple[str, str]:
     whole = visible_text(body)
     if main is not None:
         frames = [node for node in main.css(FRAME) if node.mem_id != main.mem_id]
-        if 2 * sum(len(node.text()) for node in frames) < len(main.text()):  # a form may hold the article
+        around = sum(len(node.text()) for node in frames)
+        if around and 2 * around < len(main.text()):  # a form may hold the article
             _remove(frames)
         boxes = [node for node in main.css(BOX) if node.mem_id != main.mem_id]
         facts = "".join(node.html or "" for node in boxes)
