@@ -21,7 +21,9 @@ from assistant_runner.tooling.encoding import kind_of_bytes
 
 PageKind = Literal["content", "block", "consent", "empty"]
 
-DROPPED_NAMES = "script style noscript template svg canvas iframe object embed audio video map select datalist"
+DROPPED_NAMES = (
+    "script style noscript template svg canvas iframe object embed audio video map select datalist"
+)
 DROPPED = frozenset(DROPPED_NAMES.split())
 SUSPECTS = ", ".join([*sorted(DROPPED), "[hidden]", "[aria-hidden=true]", "[style]"])
 FRAME = (
