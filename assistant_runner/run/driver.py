@@ -58,6 +58,8 @@ from assistant_runner.wire.threads import Message
 log = logging.getLogger(__name__)
 
 RATE_TRIES = RetryPolicy(attempts=3, base_s=2.0, cap_s=20.0, longest_s=60.0)
+CANCELLED_BY_US = ("interrupted", "limit_reached", "deadline")
+"""Endings at which we cancelled the run ourselves: resumed, a fresh run takes its place (row S0.24)."""
 NOT_RETRIED = ("quota", "billing")
 
 
@@ -377,8 +379,8 @@ class _Work:
             )
         )
         await self._see_lost_submission(run)
-        interrupted = memory.ended is not None and (memory.ended.error or {}).get("kind") == "interrupted"
-        if run.status == "cancelled" and interrupted:
+        kind = (memory.ended.error or {}).get("kind") if memory.ended is not None else None
+        if run.status == "cancelled" and kind in CANCELLED_BY_US:
             return await self._fresh(run, request)
         if run.is_settled and not (run.status == "requires_action" and run.required_action is None):
             return run

@@ -231,7 +231,7 @@ class RunLoop:
         if len(self.rounds) >= self.limits.rounds:
             raise LimitReached(
                 f"run {run.id} still asks for tools after {len(self.rounds)} rounds ({counts})",
-                remedy="raise the limit with --rounds",
+                remedy=f"raise the limit with --rounds; go on with: assistant-runner run resume {run.id}",
                 **facts,
             )
         if self._bad_rounds >= self.limits.bad_rounds:

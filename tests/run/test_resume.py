@@ -27,10 +27,10 @@ class Kept:
         request = RunRequest(self.world.assistant_id, prompt="hello", **request)
         return await self.world.driver().run(request, listener=self.recording.listen)
 
-    async def resume(self, **policies):
+    async def resume(self, limits=None, **policies):
         self.recording.release()
         memory = recall(self.journal.records(self.recording.key))
-        driver = self.world.driver(Limits(timeout_s=20), **policies)
+        driver = self.world.driver(limits or Limits(timeout_s=20), **policies)
         return await driver.resume(memory, request_of(memory.request), listener=self.recording.listen)
 
     def started(self):
@@ -92,6 +92,27 @@ async def test_an_interrupted_run_goes_on_as_a_fresh_one_on_its_thread(tmp_path,
             assert (result.text, [run.id for run in reversed(runs)]) == ("Rain.", kept.started())
     # what was finished is not done again; what was cut off, only if somebody says so
     assert made == ["Oslo", "wait Oslo", *(["wait Oslo"] if again else [])]
+
+
+async def test_row_s0_24_a_run_that_met_the_round_limit_goes_on_with_a_higher_one(tmp_path):
+    made = []
+
+    def get_weather(city: str) -> str:
+        """Weather of a city."""
+        made.append(city)
+        return "rain"
+
+    second = {"tool_calls": [{"name": "get_weather", "arguments": {"city": "Bergen"}}]}
+    async with open_world([CALL, second, ANSWER], get_weather) as world:
+        with Journal(tmp_path) as journal:
+            kept = Kept(world, journal)
+            request = RunRequest(world.assistant_id, prompt="hello")
+            with pytest.raises(LimitReached, match="after 1 rounds"):
+                await world.driver(Limits(rounds=1)).run(request, listener=kept.recording.listen)
+
+            result = await kept.resume(Limits(rounds=5))
+
+    assert (result.text, made) == ("Rain.", ["Oslo", "Bergen"])
 
 
 async def _yes(_call):
