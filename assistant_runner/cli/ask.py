@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +14,6 @@ from assistant_runner.cli.options import RunnerOptions, runner_options
 from assistant_runner.errors import AssistantRunnerError, UsageError
 
 if TYPE_CHECKING:
-    from assistant_runner.assembly import Question, Runner
     from assistant_runner.run.request import RunResult
 
 OUTPUTS = ("text", "run", "messages", "router")
@@ -268,7 +266,3 @@ def _json_lines(text: str) -> list[dict[str, Any]] | None:
     except json.JSONDecodeError:
         return None
     return items if all(isinstance(item, dict) and "prompt" in item for item in items) else None
-
-
-Say = Callable[[str], None]
-__all__ = ["Question", "Runner", "ask", "read_prompts", "register"]

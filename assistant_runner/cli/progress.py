@@ -1,7 +1,6 @@
 """Live progress on stderr: which engine, which tools run, how long; nothing of it on stdout."""
 
 import contextlib
-import sys
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -115,8 +114,3 @@ def _short(value: Any, most: int = 60) -> str:
     text = value if isinstance(value, str) else repr(value)
     text = " ".join(text.split())
     return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def narrow_stderr() -> bool:
-    """Whether stderr cannot show the marks above."""
-    return (sys.stderr.encoding or "").lower() not in ("utf-8", "utf8")

@@ -8,7 +8,7 @@ before is ours and is followed instead of created again (case-016).
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from assistant_runner.backends.base import Backend
 from assistant_runner.errors import (
@@ -16,7 +16,6 @@ from assistant_runner.errors import (
     OutcomeUnknown,
     RequestRejected,
     RunError,
-    UsageError,
 )
 from assistant_runner.run.events import Listener, Warned
 from assistant_runner.run.request import RunRequest
@@ -37,14 +36,6 @@ class ThreadBusy(RunError):
     """Another run is active on the thread and the policy says `fail`."""
 
     kind = "thread_busy"
-
-
-def check_policy(word: str) -> IfActive:
-    """The policy of this word; UsageError if there is no such."""
-    for policy in get_args(IfActive):
-        if word == policy:
-            return policy  # type: ignore[no-any-return]
-    raise UsageError(f"if_active {word!r}: unknown", remedy=f"one of: {', '.join(get_args(IfActive))}")
 
 
 class RunStarter:

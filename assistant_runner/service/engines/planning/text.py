@@ -113,9 +113,6 @@ class Text:
         only_greeting = greeting is not None and len(left) <= 3 and not topical
         self.sentences.append(Sentence(text.strip(), start, end, is_request(text), only_greeting))
 
-    def in_sentence(self, index: int) -> list[Token]:
-        return [token for token in self.tokens if token.sentence == index]
-
 
 def is_request(sentence: str) -> bool:
     """False for a statement: something told, not asked."""
