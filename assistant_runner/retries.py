@@ -45,7 +45,12 @@ class RetryPolicy:
 
 
 class Pacer(Protocol):
-    """Someone who paces many runs at once, such as a batch: told of every refusal for rate."""
+    """Someone who paces many runs at once, such as a batch: told of every request and every refusal."""
+
+    async def before_request(self, *, urgent: bool = False) -> None:
+        """Returns when one more request may be sent; asked before each attempt. `urgent`: a cancel, which
+        frees what others wait for and has little time."""
+        ...
 
     async def refused(self, hint_s: float | None) -> bool:
         """Returns when the request may be tried again (True), or that it should not be (False)."""

@@ -94,7 +94,7 @@ AGAIN = frozenset({408, 409, 500, 502, 503, 504, 529})
 class HttpBackend:
     """A Backend (see base.py) on an `httpx.AsyncClient`, which it owns and closes.
 
-    `pacer`, if someone sets it, decides when a request that was refused for its rate goes again.
+    `pacer`, if someone sets it, decides when a request goes, and one that was refused for its rate again.
     `label` is for people. `sleep` waits between attempts. `create_keys`: creates and submissions carry
     an `Idempotency-Key`; a server that says `x-idempotency-key: supported` is sent them again freely,
     because it serves each key once.
@@ -418,6 +418,8 @@ class HttpBackend:
             attempt += 1
             free = repeatable or (self._create_keys and self._serves_keys_once)
             request = build()
+            if self.pacer is not None:
+                await self.pacer.before_request(urgent=request.url.path.endswith("/cancel"))
             _log_request(request, attempt)
             sent = time.monotonic()
             try:

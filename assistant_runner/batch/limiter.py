@@ -250,6 +250,9 @@ class Limiter:
         self._probe_at = now + hint_s + self._probe_wait_s
         self._limit = max(1.0, min(self._limit, float(taken)))
 
+    async def before_request(self, *, urgent: bool = False) -> None:
+        """A request of a row that has a place."""
+
     async def refused(self, hint_s: float | None) -> bool:
         """As `refuse`, and give the place back until there is one again. True: try again now; False:
         the backend wants more patience than we have."""
