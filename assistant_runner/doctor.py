@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-import httpx
-
 from assistant_runner import __version__
-from assistant_runner.backends.connect import auth_of, http_client, key_source_of, target_of
+from assistant_runner.backends.client import Client, fields_of
+from assistant_runner.backends.connect import auth_of, direct_transport, http_client, key_source_of, target_of
 from assistant_runner.backends.http import HttpBackend
 from assistant_runner.backends.masking import mask
+from assistant_runner.backends.transport import HttpError, Request, Response, Transport
 from assistant_runner.endpoints import is_local_host
 from assistant_runner.errors import AssistantRunnerError
 from assistant_runner.keys import key_fault
@@ -241,20 +241,32 @@ def _extras() -> Finding:
     return Finding("extras", "note", words)
 
 
+class _Dated:
+    """A transport that notes when the server thinks its answers went out."""
+
+    def __init__(self, transport: Transport, dates: list[str]) -> None:
+        self._transport = transport
+        self._dates = dates
+
+    async def send(self, request: Request, connect_s: float | None, read_s: float | None) -> Response:
+        response = await self._transport.send(request, connect_s, read_s)
+        self._dates.append(response.headers.get("date", ""))
+        return response
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+
 async def _backend(loaded: LoadedSettings) -> list[Finding]:
     settings = loaded.settings
+    dates: list[str] = []
     if settings.backend == "embedded":
         return [Finding("backend", "ok", "embedded: in this process, no server needed")]
     try:
         target = target_of(settings)
-        client = http_client(settings, base_url=target.base_url, auth=auth_of(loaded, target))
-        client.timeout = httpx.Timeout(FAR_S)
-        dates: list[str] = []
-
-        async def note_date(response: httpx.Response) -> None:
-            dates.append(response.headers.get("date", ""))
-
-        client.event_hooks["response"].append(note_date)
+        client = http_client(settings, base_url=target.base_url, signer=auth_of(loaded, target))
+        client.connect_s = client.read_s = FAR_S
+        client.transport = _Dated(client.transport, dates)
         async with HttpBackend(
             client,
             label=target.base_url,
@@ -266,7 +278,7 @@ async def _backend(loaded: LoadedSettings) -> list[Finding]:
             await backend.list_assistants(limit=1)
             took_s = time.monotonic() - started
     except AssistantRunnerError as error:
-        return [_fault("backend", error), *_clock(dates if "dates" in locals() else [])]
+        return [_fault("backend", error), *_clock(dates)]
     return [
         Finding("backend", "ok", f"{target.base_url} ({target.form}) answers in {took_s:.2f} s"),
         *_clock(dates),
@@ -298,40 +310,37 @@ async def _openai_key(loaded: LoadedSettings) -> list[Finding]:
     )
     host = urlsplit(base_url).hostname or base_url
     try:
-        async with http_client(loaded.settings, base_url=base_url, auth=None) as client:
-            answer = await client.get(
-                "models",
-                headers={"Authorization": f"Bearer {key}"},
-                timeout=NEAR_S if is_local_host(host) else FAR_S,
-            )
+        signed = fields_of({"Authorization": f"Bearer {key}"})
+        async with http_client(loaded.settings, base_url=base_url, signer=None) as client:
+            client.connect_s = client.read_s = NEAR_S if is_local_host(host) else FAR_S
+            answer = await client.fetch(client.request("GET", "models", headers=signed))
     except AssistantRunnerError as error:
         return [_fault("engine endpoint", error)]
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except (HttpError, ValueError) as error:
         words = f"{host}: {type(error).__name__} {mask(str(error), [key])}".strip()
         return [Finding("engine endpoint", "warning", words, "check the network, the proxy and the base URL")]
-    if answer.status_code in (401, 403):
-        words = f"{host} refuses the key ({answer.status_code})"
+    if answer.status in (401, 403):
+        words = f"{host} refuses the key ({answer.status})"
         return [Finding("engine key", "fault", words, "make a new key, or check its project and rights", 4)]
     if answer.is_success:
         return [Finding("engine key", "ok", f"{host} accepts it")]
     return [
-        Finding(
-            "engine endpoint", "warning", f"{host} answered {answer.status_code} to GET models", "look there"
-        )
+        Finding("engine endpoint", "warning", f"{host} answered {answer.status} to GET models", "look there")
     ]
 
 
 async def _local_servers(_loaded: LoadedSettings) -> list[Finding]:
-    async def look(client: httpx.AsyncClient, port: int) -> str | None:
+    async def look(port: int) -> str | None:
+        url = f"http://127.0.0.1:{port}/v1"
         try:
-            answer = await client.get(f"http://127.0.0.1:{port}/v1/models")
+            async with Client(direct_transport(), url, connect_s=NEAR_S, read_s=NEAR_S) as client:
+                answer = await client.fetch(client.request("GET", "models"))
             models = [str(model.get("id")) for model in answer.json().get("data") or []]
-        except (httpx.HTTPError, ValueError, AttributeError):
+        except (HttpError, ValueError, AttributeError):
             return None
         return f"{LOCAL_SERVERS[port]}'s port {port}: {', '.join(models[:5]) or 'no model'}"
 
-    async with httpx.AsyncClient(timeout=NEAR_S, trust_env=False) as client:
-        found = [one for one in await asyncio.gather(*(look(client, port) for port in LOCAL_SERVERS)) if one]
+    found = [one for one in await asyncio.gather(*map(look, LOCAL_SERVERS)) if one]
     if found:
         return [Finding("local model servers", "ok", "; ".join(found))]
     return [Finding("local model servers", "note", "none answers on the usual ports")]

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import uvicorn
 
+from assistant_runner.backends.client import Client
+from assistant_runner.backends.connect import direct_transport
 from assistant_runner.backends.http import HttpBackend
 from assistant_runner.service.app import Service
 from assistant_runner.service.engines.script import ScriptEngine
@@ -79,7 +80,7 @@ def served(folder: Path) -> Iterator[str]:
 async def plan(url: str, path: Path, *, apply: bool = False) -> bool:
     """Whether the plan is empty; everything that `assistant plan` does after its imports."""
     specs = load_assistant_file(path, environ={})
-    async with HttpBackend(httpx.AsyncClient(base_url=url, trust_env=False), label=url) as backend:
+    async with HttpBackend(Client(direct_transport(), url), label=url) as backend:
         folder = path if path.suffix == "" else path.parent
         applier = Applier(backend, read_lock(folder / LOCK_NAME))
         found = await applier.plan(specs, PlanOptions(define=definitions_from()))

@@ -1,5 +1,4 @@
-import httpx
-
+from assistant_runner.backends.client import Client
 from assistant_runner.doctor import diagnose
 from assistant_runner.settings import load_settings
 from tests.backends import bodies
@@ -18,7 +17,7 @@ async def no_app(scope, receive, send):
 
 
 async def test_a_fresh_machine_has_no_faults_and_opens_no_socket_offline(tmp_path, monkeypatch):
-    monkeypatch.setattr(httpx.AsyncClient, "send", None)
+    monkeypatch.setattr(Client, "send", None)
 
     diagnosis, found = await findings(tmp_path)
 

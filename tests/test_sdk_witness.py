@@ -6,7 +6,7 @@ import httpx2
 import openai
 import pytest
 
-from assistant_runner.backends.transport import httpx2_transport
+from assistant_runner.backends.asgi import httpx2_transport
 from assistant_runner.run.router import RoutedCall, route
 from assistant_runner.service.app import Service
 from assistant_runner.service.engines.planner import PlannerEngine

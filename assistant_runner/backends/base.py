@@ -5,6 +5,8 @@ Streaming is the normal way to wait. `stream_*` yield the wire's events as they 
 loop polls the same run when a stream broke). Errors are the tree's BackendError classes.
 """
 
+from __future__ import annotations  # `Page[...]` is a class to be made: not for an annotation
+
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, Self

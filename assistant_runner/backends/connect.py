@@ -5,18 +5,19 @@ A key goes only where it belongs: `OPENAI_API_KEY` to the host of `OPENAI_BASE_U
 host gets the key that the settings name for it, or none.
 """
 
+import os
 import re
 import ssl
-import urllib.request
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+import sys
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
-import httpx
-
 from assistant_runner import __version__
+from assistant_runner.backends.client import Client, Signer
 from assistant_runner.backends.http import Form, HttpBackend
+from assistant_runner.backends.transport import Field, Transport
 from assistant_runner.endpoints import (
     VERSIONLESS,
     is_azure_host,
@@ -42,31 +43,34 @@ SCOPES: Mapping[Form, str] = {
 }
 
 
-class KeyAuth(httpx.Auth):
+class KeyAuth:
     """Puts the key on a request; a key from a command is asked for again once when refused."""
 
     def __init__(self, secret: Secret, *, header: str, source: KeySource, environ: Mapping[str, str]) -> None:
-        self._secret = secret
         self._header = header
         self._source = source
         self._environ = environ
+        self._use(secret)
 
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        self._put(request)
-        response = yield request
-        if response.status_code == 401 and self._source.renews:
-            renewed = self._source.read(self._environ)
-            if renewed is not None and renewed.value != self._secret.value:
-                self._secret = renewed
-                self._put(request)
-                yield request
+    def _use(self, secret: Secret) -> None:
+        self._secret = secret
+        scheme = "Bearer " if self._header == "Authorization" else ""
+        self._field = (self._header.encode(), f"{scheme}{secret.value}".encode())
 
-    def _put(self, request: httpx.Request) -> None:
-        value = self._secret.value
-        request.headers[self._header] = f"Bearer {value}" if self._header == "Authorization" else value
+    async def field(self) -> Field:
+        return self._field
+
+    def renew(self) -> bool:
+        renewed = self._source.read(self._environ) if self._source.renews else None
+        if renewed is None or renewed.value == self._secret.value:
+            return False
+        self._use(renewed)
+        return True
+
+    async def aclose(self) -> None: ...
 
 
-class EntraAuth(httpx.Auth):
+class EntraAuth:
     """A token of Microsoft Entra, by azure-identity's usual chain; it caches and renews."""
 
     def __init__(self, scope: str) -> None:
@@ -80,7 +84,7 @@ class EntraAuth(httpx.Auth):
             ) from None
         self._scope = scope
 
-    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+    async def field(self) -> Field:
         from azure.core.exceptions import AzureError
 
         try:
@@ -90,8 +94,10 @@ class EntraAuth(httpx.Auth):
                 f"no Entra token for {self._scope}: {type(error).__name__}",
                 remedy="sign in (az login), set AZURE_CLIENT_ID and its fellows, or use a key",
             ) from None
-        request.headers["Authorization"] = f"Bearer {token.token}"
-        yield request
+        return b"Authorization", f"Bearer {token.token}".encode()
+
+    def renew(self) -> bool:
+        return False
 
     async def aclose(self) -> None:
         await self._credential.close()
@@ -185,7 +191,7 @@ def _host_in(environ: Mapping[str, str], name: str) -> str | None:
     return urlsplit(environ.get(name, "")).hostname
 
 
-def auth_of(loaded: LoadedSettings, target: Target) -> httpx.Auth | None:
+def auth_of(loaded: LoadedSettings, target: Target) -> Signer | None:
     """How requests are signed; ConfigurationError before any request if the key is no key."""
     settings = loaded.settings
     if settings.backend_auth == "none":
@@ -204,27 +210,50 @@ def auth_of(loaded: LoadedSettings, target: Target) -> httpx.Auth | None:
     return KeyAuth(secret, header=header, source=source, environ=loaded.environ)
 
 
-def http_client(settings: Settings, *, base_url: str, auth: httpx.Auth | None) -> httpx.AsyncClient:
+def http_client(settings: Settings, *, base_url: str, signer: Signer | None) -> Client:
     """A client with the settings' proxy, certificates and headers; proxies of the environment count.
 
-    Straight to the host it goes through our own pool; through a proxy, httpx's pool does it.
+    Straight to the host it goes through our own pool; through a proxy, httpx does it.
     """
     proxied = _is_proxied(settings, base_url)
     plain = base_url.startswith("http://") and not proxied and not settings.ca_file
     context = None if plain else _tls_context(settings.ca_file)
+    return Client(
+        _through_httpx(context, proxy=settings.proxy) if proxied else direct_transport(context),
+        base_url,
+        headers={"User-Agent": f"assistant-runner/{__version__}", **settings.backend_headers},
+        signer=signer,
+        connect_s=CONNECT_S,
+        read_s=READ_S,
+    )
+
+
+def direct_transport(context: ssl.SSLContext | None = None) -> Transport:
+    """Straight to the host: our own pool where there is its parser, httpx elsewhere."""
     try:
-        return httpx.AsyncClient(
-            base_url=base_url,
-            auth=auth,
-            headers={"User-Agent": f"assistant-runner/{__version__}", **settings.backend_headers},
+        from assistant_runner.backends.pool import PooledTransport
+    except ImportError:
+        return _through_httpx(context, trust_env=False)
+    return PooledTransport(context=context)
+
+
+def _through_httpx(
+    context: ssl.SSLContext | None, *, proxy: str | None = None, trust_env: bool = True
+) -> Transport:
+    import httpx
+
+    from assistant_runner.backends.through_httpx import HttpxTransport
+
+    try:
+        client = httpx.AsyncClient(
             verify=context or True,
-            proxy=settings.proxy,
-            transport=None if proxied else _pool(context),
-            timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
+            proxy=proxy,
+            trust_env=trust_env,
             limits=httpx.Limits(max_connections=1024, max_keepalive_connections=256, keepalive_expiry=5.0),
         )
     except (ValueError, ImportError) as error:  # a proxy's URL that is none, a scheme without its library
         raise ConfigurationError(f"proxy: {error}", remedy="correct the proxy's URL") from None
+    return HttpxTransport(client)
 
 
 def _tls_context(ca_file: str | None) -> ssl.SSLContext:
@@ -240,35 +269,28 @@ def _tls_context(ca_file: str | None) -> ssl.SSLContext:
     return context
 
 
-def _pool(context: ssl.SSLContext | None) -> httpx.AsyncBaseTransport | None:
-    """Our own pool where there is its parser; httpx's (None) elsewhere."""
-    try:
-        from assistant_runner.backends.pool import PooledTransport
-    except ImportError:
-        return None
-    return PooledTransport(context=context)
-
-
 def _is_proxied(settings: Settings, base_url: str) -> bool:
     """Whether the settings or the environment put a proxy before this host."""
+    if settings.proxy is not None:
+        return True
+    if sys.platform not in ("darwin", "win32") and not any(
+        name.lower().endswith("_proxy") for name in os.environ
+    ):
+        return False  # urllib would find none either, and takes long to import
+    import urllib.request
+
     parts = urlsplit(base_url)
     proxies = urllib.request.getproxies()
     named = parts.scheme in proxies or "all" in proxies
-    return settings.proxy is not None or (
-        named and not urllib.request.proxy_bypass(parts.netloc.rpartition("@")[2])
-    )
+    return named and not urllib.request.proxy_bypass(parts.netloc.rpartition("@")[2])
 
 
 @asynccontextmanager
 async def open_http(loaded: LoadedSettings) -> AsyncIterator[HttpBackend]:
     """The HTTP backend that the settings name, closed at the end."""
     target = target_of(loaded.settings)
-    auth = auth_of(loaded, target)
-    client = http_client(loaded.settings, base_url=target.base_url, auth=auth)
-    backend = HttpBackend(client, label=target.base_url, form=target.form, api_version=target.api_version)
-    try:
-        async with backend:
-            yield backend
-    finally:
-        if isinstance(auth, EntraAuth):
-            await auth.aclose()
+    client = http_client(loaded.settings, base_url=target.base_url, signer=auth_of(loaded, target))
+    async with HttpBackend(
+        client, label=target.base_url, form=target.form, api_version=target.api_version
+    ) as backend:
+        yield backend

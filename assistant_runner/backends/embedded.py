@@ -9,10 +9,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-import httpx
-
+from assistant_runner.backends.asgi import App, AppTransport
+from assistant_runner.backends.client import Client
 from assistant_runner.backends.http import HttpBackend
-from assistant_runner.backends.transport import App, AsgiTransport
 from assistant_runner.service.app import Service
 from assistant_runner.service.engines.base import Engine
 from assistant_runner.service.settings import ServiceSettings
@@ -21,6 +20,8 @@ from assistant_runner.service.store.sqlite import SqliteStore
 
 LABEL = "embedded"
 BASE_URL = "http://embedded/v1"
+READ_S = 600.0
+"""For turns of slow models; the run's own deadline is shorter."""
 
 
 class InProcessService(Protocol):
@@ -36,12 +37,7 @@ class InProcessService(Protocol):
 async def over_service(service: InProcessService) -> AsyncIterator[HttpBackend]:
     """A backend on this service; the service is entered first and left last."""
     async with service:
-        client = httpx.AsyncClient(
-            transport=AsgiTransport(service.app),
-            base_url=BASE_URL,
-            timeout=httpx.Timeout(600.0),  # turns of slow models; the run's own deadline is shorter
-            trust_env=False,
-        )
+        client = Client(AppTransport(service.app), BASE_URL, read_s=READ_S)
         async with HttpBackend(client, label=LABEL, create_keys=False) as backend:
             yield backend
 

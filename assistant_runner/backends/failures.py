@@ -10,9 +10,18 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import httpx
-
 from assistant_runner.backends.masking import mask
+from assistant_runner.backends.transport import (
+    ConnectError,
+    ConnectTimeout,
+    PoolTimeout,
+    ProxyError,
+    Request,
+    Response,
+    TimedOut,
+    TransportError,
+    UnsupportedProtocol,
+)
 from assistant_runner.errors import (
     ApiGone,
     AuthenticationFailed,
@@ -35,11 +44,11 @@ SHOWN = 200
 """Characters of an answer that is not the protocol which an error shows."""
 
 _NO_ROUTE_WORDS = ("invalid url", "unrecognized request url", "resource not found", "not found", "no route")
-NEVER_ARRIVED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
+NEVER_ARRIVED = (ConnectError, ConnectTimeout, PoolTimeout, UnsupportedProtocol)
 """The request provably did not reach the server: repeating it cannot do anything twice."""
 
 
-def read_error(response: httpx.Response) -> ErrorObject | None:
+def read_error(response: Response) -> ErrorObject | None:
     """The protocol's error object of an answer; None if it carries something else."""
     try:
         document = response.json()
@@ -71,15 +80,15 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def from_answer(response: httpx.Response, *, label: str, form: str, repeatable: bool) -> BackendError:
+def from_answer(response: Response, *, label: str, form: str, repeatable: bool) -> BackendError:
     """The error for an answer whose body has been read and whose status is not 2xx.
 
     `repeatable` False: a create or a submission, which a 5xx leaves in doubt.
     """
     request = response.request
-    what = f"{request.method} {request.url.path}"
+    what = f"{request.method} {request.path}"
     error = read_error(response)
-    status = response.status_code
+    status = response.status
     request_id = response.headers.get("x-request-id")
     if status in (404, 405, 410) and _is_no_route(request, error, status):
         return ApiGone(
@@ -88,7 +97,7 @@ def from_answer(response: httpx.Response, *, label: str, form: str, repeatable: 
             + _azure_words(form, request),
             remedy=GONE_REMEDY,
             status_code=status,
-            url=_shown_url(request),
+            url=mask(request.url),
         )
     if status >= 500:
         words = mask(error.message) if error else _excerpt(response)
@@ -116,7 +125,7 @@ def from_answer(response: httpx.Response, *, label: str, form: str, repeatable: 
         return AuthenticationFailed(message, remedy=_key_remedy(form, status), **facts)
     if status == 404:
         if code == "DeploymentNotFound":
-            return NotFound(message, remedy=_deployment_remedy(request), url=_shown_url(request), **facts)
+            return NotFound(message, remedy=_deployment_remedy(request), url=mask(request.url), **facts)
         return NotFound(message, remedy="check the id; it may belong to another backend or project", **facts)
     if status == 429:
         hint = wait_hint(response.headers, error.message)
@@ -124,68 +133,64 @@ def from_answer(response: httpx.Response, *, label: str, form: str, repeatable: 
     return RequestRejected(message, **facts)
 
 
-def not_the_protocol(response: httpx.Response, *, label: str, why: str = "") -> ProtocolError:
+def not_the_protocol(response: Response, *, label: str, why: str = "") -> ProtocolError:
     """An answer that is no JSON object of the protocol: a proxy's page, a cut body, nonsense."""
     kind = response.headers.get("content-type", "no content type")
     detail = why or f"{kind}: {_excerpt(response)}"
     return ProtocolError(
-        f"{label} answered {response.status_code} to {response.request.method} {response.request.url.path}"
+        f"{label} answered {response.status} to {response.request.method} {response.request.path}"
         f" with something that is not Assistants v2 ({detail})",
         remedy="check the base URL, and that no proxy or login page stands in between",
-        status_code=response.status_code,
+        status_code=response.status,
     )
 
 
 def from_transport(
-    error: httpx.TransportError, request: httpx.Request, *, label: str, repeatable: bool
+    error: TransportError, request: Request, *, label: str, repeatable: bool
 ) -> BackendUnreachable:
     """The error for a way that broke; OutcomeUnknown if the request may have been carried out."""
     reason = mask(str(error)) or type(error).__name__
-    what = f"{request.method} {request.url.path}"
-    if isinstance(error, httpx.TimeoutException):
+    what = f"{request.method} {request.path}"
+    if isinstance(error, TimedOut):
         reason = f"timed out ({type(error).__name__}) {reason}".strip()
     if repeatable or isinstance(error, NEVER_ARRIVED):
         return BackendUnreachable(
             f"{label} cannot be reached: {reason} ({what})",
             remedy=_reach_remedy(error),
-            url=_shown_url(request),
+            url=mask(request.url),
         )
     return OutcomeUnknown(
         f"{label}: the connection was lost after {what} was sent: {reason}",
         remedy="the request may have been carried out: look at the thread before repeating it",
-        url=_shown_url(request),
+        url=mask(request.url),
     )
 
 
-def _reach_remedy(error: httpx.TransportError) -> str:
+def _reach_remedy(error: TransportError) -> str:
     text = str(error).lower()
     if "certificate" in text or "ssl" in text:
         return "check the certificate; give a private authority with ca_file"
-    if isinstance(error, httpx.ProxyError):
+    if isinstance(error, ProxyError):
         return "check the proxy (settings proxy, HTTPS_PROXY, NO_PROXY)"
     return "check the base URL, that the server runs, and the network; assistant-runner doctor looks at each"
 
 
-def _is_no_route(request: httpx.Request, error: ErrorObject | None, status: int) -> bool:
+def _is_no_route(request: Request, error: ErrorObject | None, status: int) -> bool:
     """A 404 of the API itself, not of an object in it."""
     if error is None or status in (405, 410):
         return True
     words = error.message.lower().rstrip(".! ")
     if any(words.startswith(start) for start in _NO_ROUTE_WORDS):
         return (
-            not request.url.path.rstrip("/")
+            not request.path.rstrip("/")
             .rsplit("/", 1)[-1]
             .startswith(("asst_", "thread_", "run_", "msg_", "file", "vs_", "step_"))
         )
     return False
 
 
-def _shown_url(request: httpx.Request) -> str:
-    return mask(str(request.url.copy_with(username=None, password=None)))
-
-
-def _azure_words(form: str, request: httpx.Request) -> str:
-    return f" (final URL {_shown_url(request)})" if form != "openai" else ""
+def _azure_words(form: str, request: Request) -> str:
+    return f" (final URL {mask(request.url)})" if form != "openai" else ""
 
 
 def _key_remedy(form: str, status: int) -> str:
@@ -196,10 +201,10 @@ def _key_remedy(form: str, status: int) -> str:
     return "check the key: assistant-runner doctor shows where it comes from"
 
 
-def _deployment_remedy(request: httpx.Request) -> str:
+def _deployment_remedy(request: Request) -> str:
     model = ""
-    with contextlib.suppress(ValueError, AttributeError, httpx.RequestNotRead):
-        model = json.loads(request.content).get("model") or ""
+    with contextlib.suppress(ValueError, AttributeError):
+        model = json.loads(request.body).get("model") or ""
     shown = f" (given: {model!r})" if model else ""
     return f"on this provider the model field is the name of your deployment{shown}: use that name"
 
@@ -210,6 +215,6 @@ def _limit_remedy(code: str | None, hint_s: float | None) -> str:
     return f"try again in {hint_s:g} s" if hint_s else "try again later, or ask for fewer at a time"
 
 
-def _excerpt(response: httpx.Response) -> str:
+def _excerpt(response: Response) -> str:
     text = " ".join(response.text.split())
     return mask(text[:SHOWN]) + ("…" if len(text) > SHOWN else "") if text else "empty body"

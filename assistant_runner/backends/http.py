@@ -2,13 +2,15 @@
 
 `openai`: `/v1/...`, bearer. `azure`: `/openai/...?api-version=`, header `api-key` or bearer.
 `foundry` (Foundry Agent Service classic): `/api/projects/NAME/...?api-version=v1`, bearer, no beta
-header (reference, section 1). The HTTP client brings base URL, authentication, proxy and
-certificates; this module brings paths, bodies, events, errors and retries.
+header (reference, section 1). The client brings base URL, signature, time limits and what carries
+the requests; this module brings paths, bodies, events, errors and retries.
 
 Reads and changes that are the same twice are repeated freely; a create or a submission only when
 the first attempt provably did not arrive or was refused for its rate (case-016): what is in doubt
 raises OutcomeUnknown, and the run loop looks before it repeats.
 """
+
+from __future__ import annotations  # `Page[...]` is a class to be made: not for an annotation
 
 import asyncio
 import contextlib
@@ -18,15 +20,27 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any, Literal, Self, TypeVar
+from urllib.parse import urlencode
 
-import httpx
 from pydantic import ValidationError
 
+from assistant_runner.backends.client import Client, fields_of
 from assistant_runner.backends.failures import from_answer, from_transport, not_the_protocol
 from assistant_runner.backends.ids import path_id
 from assistant_runner.backends.masking import mask, mask_header
+from assistant_runner.backends.multipart import form_data
 from assistant_runner.backends.sse import Frame, SseParser
+from assistant_runner.backends.transport import (
+    DecodingError,
+    Fields,
+    HttpError,
+    Request,
+    Response,
+    TransportError,
+    UnsupportedProtocol,
+)
 from assistant_runner.errors import (
     BackendError,
     BackendUnreachable,
@@ -77,9 +91,6 @@ LOGGED = 2000
 
 BETA = {"OpenAI-Beta": "assistants=v2"}
 READ_OUT_S = 0.2
-_PLAIN_PATHS = frozenset({"threads/runs", "threads", "assistants"})
-"""Paths without ids, whose URLs are put together once: that costs as much as the rest of a request."""
-
 KEYS_SERVED_ONCE = "x-idempotency-key"
 POLL_HINT = "openai-poll-after-ms"
 DEFAULT_VERSIONS: Mapping[Form, str | None] = {
@@ -92,7 +103,7 @@ AGAIN = frozenset({408, 409, 500, 502, 503, 504, 529})
 
 
 class HttpBackend:
-    """A Backend (see base.py) on an `httpx.AsyncClient`, which it owns and closes.
+    """A Backend (see base.py) on a client, which it owns and closes.
 
     `pacer`, if someone sets it, decides when a request goes, and one that was refused for its rate again.
     `label` is for people. `sleep` waits between attempts. `create_keys`: creates and submissions carry
@@ -102,7 +113,7 @@ class HttpBackend:
 
     def __init__(
         self,
-        client: httpx.AsyncClient,
+        client: Client,
         *,
         label: str,
         form: Form = "openai",
@@ -112,15 +123,15 @@ class HttpBackend:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.pacer: Pacer | None = None
-        self._urls: dict[str, httpx.URL] = {}
         self._client = client
         self._label = label
         self._form = form
-        self._query: dict[str, Any] = {}
         version = api_version or DEFAULT_VERSIONS[form]
-        if version and form != "openai":
-            self._query["api-version"] = version
-        self._headers = BETA if form != "foundry" else {}
+        self._query = {"api-version": version} if version and form != "openai" else {}
+        self._version = urlencode(self._query)
+        headers = BETA if form != "foundry" else {}
+        self._fields = fields_of(headers)
+        self._json_fields = fields_of({**headers, "Content-Type": "application/json"})
         self._retries = retries or RetryPolicy()
         self._create_keys = create_keys
         self._serves_keys_once = False
@@ -151,7 +162,7 @@ class HttpBackend:
     async def list_assistants(
         self, *, limit: int = 100, order: str = "desc", after: str | None = None
     ) -> Page[Assistant]:
-        return await self._get(Page[Assistant], "assistants", limit=limit, order=order, after=after)
+        return await self._get(_page_of(Assistant), "assistants", limit=limit, order=order, after=after)
 
     # -- threads and messages -------------------------------------------------------------------
 
@@ -182,7 +193,7 @@ class HttpBackend:
         if run_id is not None:
             path_id("run_id", run_id)
         path = f"{_thread(thread_id)}/messages"
-        return await self._get(Page[Message], path, limit=limit, order=order, after=after, run_id=run_id)
+        return await self._get(_page_of(Message), path, limit=limit, order=order, after=after, run_id=run_id)
 
     # -- runs -----------------------------------------------------------------------------------
 
@@ -220,7 +231,9 @@ class HttpBackend:
     async def list_runs(
         self, thread_id: str, *, limit: int = 20, order: str = "desc", after: str | None = None
     ) -> Page[Run]:
-        return await self._get(Page[Run], f"{_thread(thread_id)}/runs", limit=limit, order=order, after=after)
+        return await self._get(
+            _page_of(Run), f"{_thread(thread_id)}/runs", limit=limit, order=order, after=after
+        )
 
     async def modify_run(self, *, thread_id: str, run_id: str, metadata: Metadata) -> Run:
         return await self._modify(Run, _run(thread_id, run_id), MetadataModify(metadata=metadata))
@@ -250,18 +263,20 @@ class HttpBackend:
         self, *, thread_id: str, run_id: str, limit: int = 100, order: str = "asc", after: str | None = None
     ) -> Page[RunStep]:
         path = f"{_run(thread_id, run_id)}/steps"
-        return await self._get(Page[RunStep], path, limit=limit, order=order, after=after)
+        return await self._get(_page_of(RunStep), path, limit=limit, order=order, after=after)
 
     # -- files and vector stores ----------------------------------------------------------------
 
     async def upload_file(
         self, *, filename: str, content: bytes, purpose: str = "assistants", content_type: str | None = None
     ) -> File:
-        part = (filename, content, content_type or "application/octet-stream")
-        response = await self._request(
-            "POST", "files", form_fields={"purpose": purpose}, files={"file": part}, repeatable=False
+        kind, body = form_data(
+            {"purpose": purpose},
+            filename=filename,
+            content=content,
+            content_type=content_type or "application/octet-stream",
         )
-        return self._parse(File, response)
+        return self._parse(File, await self._request("POST", "files", form=(kind, body), repeatable=False))
 
     async def retrieve_file(self, file_id: str) -> File:
         return await self._get(File, f"files/{path_id('file_id', file_id)}")
@@ -269,7 +284,7 @@ class HttpBackend:
     async def list_files(
         self, *, purpose: str | None = None, limit: int = 1000, after: str | None = None
     ) -> Page[File]:
-        return await self._get(Page[File], "files", purpose=purpose, limit=limit, after=after)
+        return await self._get(_page_of(File), "files", purpose=purpose, limit=limit, after=after)
 
     async def delete_file(self, file_id: str) -> Deleted:
         return await self._delete(f"files/{path_id('file_id', file_id)}", file_id)
@@ -292,7 +307,7 @@ class HttpBackend:
     async def list_vector_stores(
         self, *, limit: int = 100, order: str = "desc", after: str | None = None
     ) -> Page[VectorStore]:
-        return await self._get(Page[VectorStore], "vector_stores", limit=limit, order=order, after=after)
+        return await self._get(_page_of(VectorStore), "vector_stores", limit=limit, order=order, after=after)
 
     async def add_vector_store_file(
         self, vector_store_id: str, body: VectorStoreFileCreate
@@ -307,7 +322,7 @@ class HttpBackend:
         self, vector_store_id: str, *, limit: int = 100, after: str | None = None
     ) -> Page[VectorStoreFile]:
         path = f"{_store(vector_store_id)}/files"
-        return await self._get(Page[VectorStoreFile], path, limit=limit, after=after)
+        return await self._get(_page_of(VectorStoreFile), path, limit=limit, after=after)
 
     async def remove_vector_store_file(self, *, vector_store_id: str, file_id: str) -> Deleted:
         return await self._delete(f"{_store(vector_store_id)}/files/{path_id('file_id', file_id)}", file_id)
@@ -347,7 +362,10 @@ class HttpBackend:
         return self._parse(kind, await self._request("POST", path, document=body.document()))
 
     async def _delete(self, path: str, object_id: str) -> Deleted:
-        return self._parse(Deleted, await self._request("DELETE", path, gone_is=object_id))
+        try:
+            return self._parse(Deleted, await self._request("DELETE", path))
+        except _GoneOnRepeat:
+            return Deleted(id=object_id, object="deleted")
 
     async def _request(
         self,
@@ -356,30 +374,13 @@ class HttpBackend:
         *,
         query: Mapping[str, Any] | None = None,
         document: Any = None,
-        form_fields: Mapping[str, str] | None = None,
-        files: Mapping[str, Any] | None = None,
+        form: tuple[str, bytes] | None = None,
         repeatable: bool = True,
-        gone_is: str | None = None,
-    ) -> httpx.Response:
-        """A 2xx answer, after as many attempts as are safe; an error of the tree otherwise.
-
-        `gone_is`: a repeated DELETE that finds nothing has done its work; answer for this id.
-        """
-
-        def build() -> httpx.Request:
-            return self._build(
-                method, path, query=query, document=document, form_fields=form_fields, files=files, key=key
-            )
-
+    ) -> Response:
+        """A 2xx answer, after as many attempts as are safe; an error of the tree otherwise."""
         key = uuid.uuid4().hex if self._create_keys and not repeatable else None
-        try:
-            return await self._attempts(build, repeatable=repeatable, stream=False)
-        except _GoneOnRepeat as gone:
-            if gone_is is None:
-                raise gone.error from None
-            return httpx.Response(
-                200, json={"id": gone_is, "object": "deleted", "deleted": True}, request=gone.request
-            )
+        request = self._build(method, path, query=query, document=document, form=form, key=key)
+        return await self._attempts(request, repeatable=repeatable, stream=False)
 
     def _build(
         self,
@@ -388,67 +389,57 @@ class HttpBackend:
         *,
         query: Mapping[str, Any] | None = None,
         document: Any = None,
-        form_fields: Mapping[str, str] | None = None,
-        files: Mapping[str, Any] | None = None,
+        form: tuple[str, bytes] | None = None,
         key: str | None = None,
-    ) -> httpx.Request:
-        headers = dict(self._headers)
-        if key:
-            headers["Idempotency-Key"] = key
-        if files is None and method != "GET":
-            headers["Content-Type"] = "application/json"
+    ) -> Request:
+        """`form`: content type and body of an upload. `key`: that of a create."""
+        fields: Fields = self._fields if method == "GET" else self._json_fields
+        body = b"" if document is None else json.dumps(document, ensure_ascii=False).encode()
+        if form is not None:
+            kind, body = form
+            fields = {**fields, **fields_of({"Content-Type": kind})}
+        if key is not None:
+            fields = {**fields, b"idempotency-key": (b"Idempotency-Key", key.encode())}
         wanted = {name: value for name, value in (query or {}).items() if value is not None}
-        if path in _PLAIN_PATHS and path not in self._urls:
-            self._urls[path] = self._client.build_request(method, path).url
-        return self._client.build_request(
-            method,
-            self._urls.get(path, path),
-            params={**self._query, **wanted} or None,
-            headers=headers,
-            content=None if document is None else json.dumps(document, ensure_ascii=False).encode(),
-            data=form_fields,
-            files=files,
-        )
+        encoded = urlencode({**self._query, **wanted}) if wanted else self._version
+        return self._client.request(method, path, query=encoded, headers=fields, body=body)
 
-    async def _attempts(
-        self, build: Callable[[], httpx.Request], *, repeatable: bool, stream: bool
-    ) -> httpx.Response:
+    async def _attempts(self, request: Request, *, repeatable: bool, stream: bool) -> Response:
         attempt = 0
         while True:
             attempt += 1
             free = repeatable or (self._create_keys and self._serves_keys_once)
-            request = build()
             if self.pacer is not None:
-                await self.pacer.before_request(urgent=request.url.path.endswith("/cancel"))
+                await self.pacer.before_request(urgent=request.path.endswith("/cancel"))
             _log_request(request, attempt)
             sent = time.monotonic()
             try:
-                response = await self._client.send(request, stream=True)
+                response = await self._client.send(request)
                 _log_answer(request, response, time.monotonic() - sent)
                 self._serves_keys_once = KEYS_SERVED_ONCE in response.headers
                 if response.is_success and stream:
                     return response
                 try:
-                    await response.aread()
+                    await response.read()
                 finally:
                     await response.aclose()
-            except httpx.TransportError as exc:
+            except TransportError as exc:
                 error: BackendError = from_transport(exc, request, label=self._label, repeatable=repeatable)
                 again = free or not isinstance(error, OutcomeUnknown)
                 hint = None
-                if not again or isinstance(exc, httpx.UnsupportedProtocol):
+                if not again or isinstance(exc, UnsupportedProtocol):
                     raise error from exc
-            except httpx.HTTPError as exc:  # undecodable bodies, redirect loops
+            except HttpError as exc:  # a body that cannot be decoded
                 raise ProtocolError(
-                    f"{self._label}: {request.method} {request.url.path}: {mask(str(exc))}",
+                    f"{self._label}: {request.method} {request.path}: {mask(str(exc))}",
                     remedy="check the base URL, and that no proxy stands in between",
                 ) from exc
             else:
                 if response.is_success:
                     return response
                 error = from_answer(response, label=self._label, form=self._form, repeatable=repeatable)
-                if isinstance(error, NotFound) and attempt > 1:
-                    raise _GoneOnRepeat(error, request)
+                if isinstance(error, NotFound) and attempt > 1 and request.method == "DELETE":
+                    raise _GoneOnRepeat
                 if not _may_repeat(response, error, free):
                     raise error
                 hint = _hint_of(response, error)
@@ -462,7 +453,7 @@ class HttpBackend:
             log.info("%s; trying again in %.2f s", error.message, wait_s)
             await self._sleep(wait_s)
 
-    def _parse(self, kind: type[WireT], response: httpx.Response) -> WireT:
+    def _parse(self, kind: type[WireT], response: Response) -> WireT:
         try:
             return kind.model_validate_json(response.content)
         except ValidationError as error:
@@ -481,9 +472,8 @@ class HttpBackend:
         on entering; a way that breaks later raises BackendUnreachable from the iterator."""
         document = {**body.document(), "stream": True}
         key = uuid.uuid4().hex if self._create_keys else None
-        response = await self._attempts(
-            lambda: self._build("POST", path, document=document, key=key), repeatable=False, stream=True
-        )
+        request = self._build("POST", path, document=document, key=key)
+        response = await self._attempts(request, repeatable=False, stream=True)
         events = self._events(response)
         try:
             yield events
@@ -491,13 +481,13 @@ class HttpBackend:
             await events.aclose()
             await response.aclose()
 
-    async def _events(self, response: httpx.Response) -> AsyncGenerator[StreamEvent, None]:
+    async def _events(self, response: Response) -> AsyncGenerator[StreamEvent, None]:
         parser = SseParser()
         try:
             if "text/event-stream" not in response.headers.get("content-type", ""):
                 yield await self._whole_run(response)
                 return
-            chunks = response.aiter_bytes()
+            chunks = aiter(response)
             async for chunk in chunks:
                 for frame in parser.feed(chunk):
                     event = self._event(frame, response)
@@ -505,32 +495,32 @@ class HttpBackend:
                         await _read_out(chunks)
                         return
                     yield event
-        except httpx.TransportError as error:
+        except TransportError as error:
             raise BackendUnreachable(
                 f"{self._label}: the stream broke: {mask(str(error)) or type(error).__name__}",
                 remedy="the run may go on: read it again",
                 stream_broke=True,
             ) from error
-        except ValueError as error:
+        except (ValueError, DecodingError) as error:
             raise ProtocolError(f"{self._label}: the stream cannot be read: {error}") from error
         last = parser.finish()
         if last and (event := self._last_event(last, response)):
             yield event
 
-    async def _whole_run(self, response: httpx.Response) -> StreamEvent:
+    async def _whole_run(self, response: Response) -> StreamEvent:
         """A server that cannot stream answers with the run: one event, as a stream would end."""
-        await response.aread()
+        await response.read()
         run = self._parse(Run, response)
         return StreamEvent(f"thread.run.{run.status}", run)
 
-    def _last_event(self, frame: Frame, response: httpx.Response) -> StreamEvent | None:
+    def _last_event(self, frame: Frame, response: Response) -> StreamEvent | None:
         """The frame of a body without its closing blank line; a cut one is no event."""
         try:
             return self._event(frame, response)
         except ProtocolError:
             return None
 
-    def _event(self, frame: Frame, response: httpx.Response) -> StreamEvent | None:
+    def _event(self, frame: Frame, response: Response) -> StreamEvent | None:
         """None ends the stream."""
         if frame.data.startswith("[DONE]"):
             return None
@@ -552,36 +542,40 @@ class HttpBackend:
 
 async def _read_out(chunks: AsyncIterator[bytes]) -> None:
     """Read to the end of a body that should be over: only then its connection serves again."""
-    with contextlib.suppress(TimeoutError, httpx.HTTPError):
+    with contextlib.suppress(TimeoutError, HttpError):
         async with asyncio.timeout(READ_OUT_S):
             async for _ in chunks:
                 pass
 
 
 class _GoneOnRepeat(Exception):
-    def __init__(self, error: NotFound, request: httpx.Request) -> None:
-        self.error = error
-        self.request = request
+    """A repeated DELETE that finds nothing has done its work."""
 
 
-def _log_request(request: httpx.Request, attempt: int) -> None:
+@cache
+def _page_of(kind: type[WireT]) -> type[Page[WireT]]:
+    return Page[kind]  # type: ignore[valid-type]
+
+
+def _log_request(request: Request, attempt: int) -> None:
     if log.isEnabledFor(logging.DEBUG):
-        headers = " ".join(f"{name}={mask_header(name, value)}" for name, value in request.headers.items())
+        pairs = [(name.decode(), value.decode()) for name, value in request.headers.values()]
+        headers = " ".join(f"{name}={mask_header(name, value)}" for name, value in pairs)
         again = f" (attempt {attempt})" if attempt > 1 else ""
         log.debug("> %s %s%s %s %s", request.method, request.url, again, headers, _start_of(request))
 
 
-def _log_answer(request: httpx.Request, response: httpx.Response, took_s: float) -> None:
+def _log_answer(request: Request, response: Response, took_s: float) -> None:
     if log.isEnabledFor(logging.DEBUG):
         request_id = response.headers.get("x-request-id", "")
         kind = response.headers.get("content-type", "")
-        log.debug("< %s %s %s %.3f s %s", response.status_code, request.url.path, kind, took_s, request_id)
+        log.debug("< %s %s %s %.3f s %s", response.status, request.path, kind, took_s, request_id)
 
 
-def _start_of(request: httpx.Request) -> str:
-    if "json" not in request.headers.get("content-type", ""):
+def _start_of(request: Request) -> str:
+    if b"json" not in request.headers.get(b"content-type", (b"", b""))[1]:
         return ""
-    text = request.content.decode("utf-8", "replace")
+    text = request.body.decode("utf-8", "replace")
     return text if len(text) <= LOGGED else f"{text[:LOGGED]}…"
 
 
@@ -598,17 +592,17 @@ def _store(vector_store_id: str) -> str:
     return f"vector_stores/{path_id('vector_store_id', vector_store_id)}"
 
 
-def _may_repeat(response: httpx.Response, error: BackendError, free: bool) -> bool:
+def _may_repeat(response: Response, error: BackendError, free: bool) -> bool:
     """Whether this refusal may be tried again; the server's own `x-should-retry` wins."""
     told: str = response.headers.get("x-should-retry", "").lower()
     if told in ("true", "false"):
         return told == "true"
     if isinstance(error, RateLimited):
         return error.code != "insufficient_quota"
-    return free and response.status_code in AGAIN
+    return free and response.status in AGAIN
 
 
-def _hint_of(response: httpx.Response, error: BackendError) -> float | None:
+def _hint_of(response: Response, error: BackendError) -> float | None:
     return wait_hint(response.headers, error.message)
 
 

@@ -1,29 +1,42 @@
 """An HTTP/1.1 transport for many requests at once: httptools parses, asyncio moves the bytes.
 
-httpx's own pool looks at every connection for every request; with hundreds in flight that costs more
-than the rest of a run. This one keeps idle connections on a stack per origin and touches only the one it
-uses. It speaks to the origin itself: through a proxy, httpx's pool does it. What goes wrong leaves as
-httpx's own errors, so that nothing above sees a difference.
+httpx's pool looks at every connection for every request; with hundreds in flight that costs more than
+the rest of a run. This one keeps idle connections on a stack per origin and touches only the one it uses.
+It speaks to the origin itself: through a proxy, httpx does it.
 """
 
 import asyncio
 import ssl
 import time
 from collections import deque
-from collections.abc import AsyncIterator
-from typing import Any
+from typing import Self
 
 import httptools
-import httpx
+
+from assistant_runner.backends.transport import (
+    ConnectError,
+    ConnectTimeout,
+    Field,
+    Origin,
+    ReadError,
+    ReadTimeout,
+    RemoteProtocolError,
+    Request,
+    Response,
+    TransportError,
+    UnsupportedProtocol,
+    WriteError,
+)
 
 KEEP_IDLE_S = 5.0
 HIGH_WATER = 256 * 1024
 """Bytes of a body that wait for their reader before the connection is not read any more."""
 
-Origin = tuple[str, str, int]
+WRITTEN_AT_ONCE = 64 * 1024
+"""Bytes; a longer body goes out in pieces, each when there is room for it."""
 
 
-class PooledTransport(httpx.AsyncBaseTransport):
+class PooledTransport:
     """Connections are reused newest first, and dropped after `KEEP_IDLE_S` without use."""
 
     def __init__(self, *, context: ssl.SSLContext | None = None) -> None:
@@ -31,19 +44,16 @@ class PooledTransport(httpx.AsyncBaseTransport):
         self._idle: dict[Origin, list[_Connection]] = {}
         self._open: set[_Connection] = set()
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        timeout: dict[str, float | None] = request.extensions.get("timeout", {})
-        url = request.url
-        origin = (url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80))
-        connection = self._take(origin) or await self._connect(origin, request, timeout.get("connect"))
+    async def send(self, request: Request, connect_s: float | None, read_s: float | None) -> Response:
+        connection = self._take(request.origin) or await self._connect(request.origin, connect_s)
         try:
             await connection.send(request)
-            status, headers, version = await connection.head(request, timeout.get("read"))
+            status, headers = await connection.head(read_s)
         except BaseException:
             connection.close()
             raise
-        body = _Body(connection, request, timeout.get("read"), lambda: self._give_back(origin, connection))
-        return httpx.Response(status, headers=headers, stream=body, extensions={"http_version": version})
+        body = _Body(self, connection, request.origin, read_s)
+        return Response(request, status, headers, body, body.leave)
 
     def _take(self, origin: Origin) -> "_Connection | None":
         stack = self._idle.get(origin)
@@ -55,7 +65,8 @@ class PooledTransport(httpx.AsyncBaseTransport):
             connection.close()
         return None
 
-    def _give_back(self, origin: Origin, connection: "_Connection") -> None:
+    def give_back(self, origin: Origin, connection: "_Connection") -> None:
+        """A connection that nobody reads any more."""
         if not connection.is_usable:
             connection.close()
             return
@@ -65,20 +76,19 @@ class PooledTransport(httpx.AsyncBaseTransport):
         if connection.idle_since - stack[0].idle_since > KEEP_IDLE_S:
             stack.pop(0).close()
 
-    async def _connect(self, origin: Origin, request: httpx.Request, within_s: float | None) -> "_Connection":
-        scheme, host, port = origin
-        if scheme not in ("http", "https"):
-            raise httpx.UnsupportedProtocol(f"no way to speak {scheme!r}", request=request)
-        tls = (self._context or True) if scheme == "https" else None
+    async def _connect(self, origin: Origin, within_s: float | None) -> "_Connection":
+        if origin.scheme not in ("http", "https"):
+            raise UnsupportedProtocol(f"no way to speak {origin.scheme!r}")
+        tls = (self._context or True) if origin.scheme == "https" else None
         try:
             async with asyncio.timeout(within_s):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: _Connection(self._open), host, port, ssl=tls
+                    lambda: _Connection(self._open), origin.host, origin.port, ssl=tls
                 )
         except TimeoutError:
-            raise httpx.ConnectTimeout(f"no connection within {within_s} s", request=request) from None
+            raise ConnectTimeout(f"no connection within {within_s} s") from None
         except (OSError, UnicodeError) as error:
-            raise httpx.ConnectError(str(error) or type(error).__name__, request=request) from error
+            raise ConnectError(str(error) or type(error).__name__) from error
         return connection
 
     async def aclose(self) -> None:
@@ -100,8 +110,8 @@ class _Connection(asyncio.Protocol):
 
     def _begin(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._head: tuple[int, list[tuple[bytes, bytes]], bytes] | None = None
+        self._headers: list[Field] = []
+        self._head: tuple[int, list[Field]] | None = None
         self._body: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._paused = False
@@ -156,8 +166,7 @@ class _Connection(asyncio.Protocol):
         if status < 200:  # 100 Continue and its like come before the answer
             self._headers = []
             return
-        version = b"HTTP/" + self._parser.get_http_version().encode()
-        self._head = (status, self._headers, version)
+        self._head = (status, self._headers)
         self._keep = self._parser.should_keep_alive()
         names = {name.lower() for name, _ in self._headers}
         self._to_the_end = not names & {b"content-length", b"transfer-encoding"}
@@ -180,48 +189,44 @@ class _Connection(asyncio.Protocol):
         """Whether another request may go out on it."""
         return self.complete and self._keep and self._transport is not None and self._error is None
 
-    async def send(self, request: httpx.Request) -> None:
+    async def send(self, request: Request) -> None:
         self._begin()
         self.complete = False
-        lines = [b"%s %s HTTP/1.1" % (request.method.encode(), request.url.raw_path)]
-        lines += [b"%s: %s" % header for header in request.headers.raw]
-        head: bytes | None = b"\r\n".join(lines) + b"\r\n\r\n"
-        chunked = b"transfer-encoding" in {name.lower() for name, _ in request.headers.raw}
-        async for part in request.stream:  # type: ignore[union-attr]
-            data = b"%x\r\n%s\r\n" % (len(part), part) if chunked and part else part
-            await self._write((head or b"") + data, request)
-            head = None
-        if head is not None or chunked:
-            await self._write((head or b"") + (b"0\r\n\r\n" if chunked else b""), request)
+        lines = [f"{request.method} {request.target} HTTP/1.1".encode()]
+        lines += [b"%s: %s" % field for field in request.headers.values()]
+        head, body = b"\r\n".join([*lines, b"", b""]), request.body
+        if len(body) <= WRITTEN_AT_ONCE:
+            await self._write(head + body)
+            return
+        await self._write(head)
+        for start in range(0, len(body), WRITTEN_AT_ONCE):
+            await self._write(body[start : start + WRITTEN_AT_ONCE])
 
-    async def _write(self, data: bytes, request: httpx.Request) -> None:
+    async def _write(self, data: bytes) -> None:
         if self._transport is None:
-            raise httpx.WriteError(f"the connection was lost: {self._why()}", request=request)
+            raise WriteError(f"the connection was lost: {self._why()}")
         self._transport.write(data)
         if self._writable is not None:
             await self._writable
 
-    async def head(
-        self, request: httpx.Request, within_s: float | None
-    ) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    async def head(self, within_s: float | None) -> tuple[int, list[Field]]:
+        """Status and headers of the answer."""
         while self._head is None:
+            if isinstance(self._error, EOFError):
+                raise RemoteProtocolError("Server disconnected without sending a response.")
             if self._error is not None:
-                if isinstance(self._error, EOFError):
-                    raise httpx.RemoteProtocolError(
-                        "Server disconnected without sending a response.", request=request
-                    )
-                raise self._failure(request)
-            await self._wait(request, within_s)
+                raise self._failure()
+            await self._wait(within_s)
         return self._head
 
-    async def chunk(self, request: httpx.Request, within_s: float | None) -> bytes:
+    async def chunk(self, within_s: float | None) -> bytes:
         """The next piece of the body; b"" at its end."""
         while not self._body:
             if self.complete:
                 return b""
             if self._error is not None:
-                raise self._failure(request)
-            await self._wait(request, within_s)
+                raise self._failure()
+            await self._wait(within_s)
         data = self._body.popleft() if len(self._body) == 1 else b"".join(self._body)
         self._body.clear()
         self._waiting_bytes = 0
@@ -230,26 +235,24 @@ class _Connection(asyncio.Protocol):
             self._transport.resume_reading()
         return data
 
-    def _failure(self, request: httpx.Request) -> httpx.TransportError:
+    def _failure(self) -> TransportError:
         if isinstance(self._error, httptools.HttpParserError):
-            return httpx.RemoteProtocolError(f"this is not HTTP: {self._error}", request=request)
+            return RemoteProtocolError(f"this is not HTTP: {self._error}")
         if isinstance(self._error, EOFError):
-            return httpx.RemoteProtocolError(
-                "peer closed connection without sending complete message body", request=request
-            )
-        return httpx.ReadError(f"the connection was lost: {self._why()}", request=request)
+            return RemoteProtocolError("peer closed connection without sending complete message body")
+        return ReadError(f"the connection was lost: {self._why()}")
 
     def _why(self) -> str:
         return str(self._error or "") or type(self._error).__name__
 
-    async def _wait(self, request: httpx.Request, within_s: float | None) -> None:
+    async def _wait(self, within_s: float | None) -> None:
         loop = asyncio.get_running_loop()
         changed = self._changed = loop.create_future()
         timer = loop.call_later(within_s, _expire, changed) if within_s is not None else None
         try:
             await changed
         except TimeoutError:
-            raise httpx.ReadTimeout(f"no bytes within {within_s} s", request=request) from None
+            raise ReadTimeout(f"no bytes within {within_s} s") from None
         finally:
             self._changed = None
             if timer is not None:
@@ -271,23 +274,26 @@ def _expire(future: asyncio.Future[None]) -> None:
         future.set_exception(TimeoutError())
 
 
-class _Body(httpx.AsyncByteStream):
-    """A response's body; at its end the connection goes back."""
+class _Body:
+    """The pieces of an answer's body; when nobody reads any more, the connection goes back."""
 
     def __init__(
-        self, connection: _Connection, request: httpx.Request, read_s: float | None, done: Any
+        self, pool: PooledTransport, connection: _Connection, origin: Origin, read_s: float | None
     ) -> None:
+        self._pool = pool
         self._connection: _Connection | None = connection
-        self._request = request
+        self._origin = origin
         self._read_s = read_s
-        self._done = done
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        connection = self._connection
-        while connection is not None and (data := await connection.chunk(self._request, self._read_s)):
-            yield data
+    def __aiter__(self) -> Self:
+        return self
 
-    async def aclose(self) -> None:
+    async def __anext__(self) -> bytes:
+        if self._connection is None or not (data := await self._connection.chunk(self._read_s)):
+            raise StopAsyncIteration
+        return data
+
+    async def leave(self) -> None:
         if self._connection is not None:
-            self._connection = None
-            self._done()
+            connection, self._connection = self._connection, None
+            self._pool.give_back(self._origin, connection)

@@ -1,283 +1,204 @@
-"""An ASGI app behind an HTTP client, in this process, streaming: no port, no server.
+"""The seam between what we ask of a server and what carries it: one request out, one answer back.
 
-The transports that come with the clients collect the whole body before they answer; ours hands over
-the response when its start arrives and each piece of the body as the app sends it. A client that
-leaves early is seen by the app as `http.disconnect`, as behind a real server: the app goes on or
-stops as it likes, and `aclose` ends what is still running. Contract: ASGI 3, HTTP scope 2.3.
-
-One core serves two clients: `AsgiTransport` for httpx (ours), `httpx2_transport` for httpx2 (what
-the official SDK rides on).
+A transport knows nothing of Assistants: connections, bytes and time limits are its matter. There are
+three: our own pool (`pool.py`), an app in this process (`asgi.py`), and httpx (`through_httpx.py`) for
+proxies. Redirects are answers like others, and cookies are not kept: we speak to one API by its key.
 """
 
-import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import unquote
 
-import httpx
+from assistant_runner.backends.decoding import Decoder, decoder_for
 
-if TYPE_CHECKING:
-    import httpx2
+Field = tuple[bytes, bytes]
+Fields = Mapping[bytes, Field]
+"""Headers to send: each name and value as they go out, under the name in small letters."""
 
-Scope = MutableMapping[str, Any]
-Event = MutableMapping[str, Any]
-App = Callable[[Scope, Callable[[], Awaitable[Event]], Callable[[Event], Awaitable[None]]], Awaitable[None]]
-
-QUEUED_PIECES = 16
-"""How many pieces of a body wait for a slow reader before the app has to wait: the backpressure."""
-
-GRACE_S = 2.0
-"""How long `aclose` lets apps finish that a client has left."""
+_CHARSET = re.compile(r"charset=[\"']?([\w.:-]+)", re.IGNORECASE)
 
 
-class AppStopped(Exception):
-    """The app ended without finishing its response: a bug in the app."""
+class HttpError(Exception):
+    """An exchange without an answer that can be read; the text is for people and may be empty."""
 
 
-class AnswerLate(Exception):
-    """The request's read timeout passed; becomes the client library's own exception."""
+class TransportError(HttpError):
+    """The way to the server or back broke."""
 
 
-class Exchange:
-    """One request in the app's hands. `status` and `headers` are set once `started` returned."""
-
-    def __init__(self, body: bytes) -> None:
-        self.status = 0
-        self.headers: list[tuple[bytes, bytes]] = []
-        self._body: bytes | None = body
-        self._started = asyncio.Event()
-        self._pieces: deque[bytes] = deque()
-        self._readable = asyncio.Event()
-        self._writable = asyncio.Event()
-        self._ended = False
-        self._error: Exception | None = None
-        self._left = False
-        self._gone = asyncio.Event()  # nobody reads any more: left, or the response is whole
-
-    async def run(self, app: App, scope: Scope) -> None:
-        """The app's task: whatever it raises surfaces where the client waits."""
-        try:
-            await app(scope, self._receive, self._send)
-        except asyncio.CancelledError:
-            self._end(AppStopped("the app was stopped before its response was whole"))
-            raise
-        except Exception as error:
-            self._end(error)
-        else:
-            self._end(AppStopped("the app ended before its response was whole"))
-
-    def _end(self, error: Exception | None) -> None:
-        if not self._ended:
-            self._ended, self._error = True, error
-            self._started.set()
-            self._readable.set()
-
-    async def _receive(self) -> Event:
-        if self._body is not None:
-            body, self._body = self._body, None
-            return {"type": "http.request", "body": body, "more_body": False}
-        await self._gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def _send(self, event: Event) -> None:
-        if event["type"] == "http.response.start":
-            self.status = event["status"]
-            self.headers = [(bytes(name), bytes(value)) for name, value in event.get("headers", ())]
-            self._started.set()
-        elif event["type"] == "http.response.body":
-            await self._put(bytes(event.get("body", b"")))
-            if not event.get("more_body", False):
-                self._end(None)
-                self._gone.set()
-
-    async def _put(self, piece: bytes) -> None:
-        while len(self._pieces) >= QUEUED_PIECES and not self._left:
-            self._writable.clear()
-            await self._writable.wait()
-        if piece and not self._left:
-            self._pieces.append(piece)
-            self._readable.set()
-
-    async def started(self, timeout_s: float | None) -> None:
-        """Returns at the response's start; raises what the app raised before it."""
-        await _wait(self._started, timeout_s)
-        if not self.status:
-            raise self._error or AppStopped("the app sent a body without a response start")
-
-    async def pieces(self, timeout_s: float | None) -> AsyncIterator[bytes]:
-        """The body as it is sent; raises what the app raised in the middle of it."""
-        while True:
-            while self._pieces:
-                piece = self._pieces.popleft()
-                self._writable.set()
-                yield piece
-            if self._ended:
-                if self._error:
-                    raise self._error
-                return
-            self._readable.clear()
-            await _wait(self._readable, timeout_s)
-
-    def leave(self) -> None:
-        """The client is gone: the app sees `http.disconnect`, and what it sends goes nowhere."""
-        self._left = True
-        self._pieces.clear()
-        self._writable.set()
-        self._gone.set()
+class TimedOut(TransportError): ...
 
 
-async def _wait(event: asyncio.Event, timeout_s: float | None) -> None:
-    if event.is_set():
-        return
-    try:
-        async with asyncio.timeout(timeout_s):
-            await event.wait()
-    except TimeoutError:
-        raise AnswerLate(f"no answer within {timeout_s} s") from None
+class ConnectError(TransportError): ...
 
 
-class AppCalls:
-    """The core: opens exchanges and keeps their tasks until the app is done with them."""
+class ConnectTimeout(TimedOut): ...
 
-    def __init__(self, app: App) -> None:
-        self._app = app
-        self._running: dict[asyncio.Task[None], Exchange] = {}
 
-    async def open(
+class PoolTimeout(TimedOut): ...
+
+
+class WriteError(TransportError): ...
+
+
+class WriteTimeout(TimedOut): ...
+
+
+class ReadError(TransportError): ...
+
+
+class ReadTimeout(TimedOut): ...
+
+
+class RemoteProtocolError(TransportError):
+    """What came back is not HTTP, or ended too early."""
+
+
+class ProxyError(TransportError): ...
+
+
+class UnsupportedProtocol(TransportError):
+    """A scheme that is neither http nor https."""
+
+
+class DecodingError(HttpError):
+    """A body is not in the encoding that its header names."""
+
+
+class Origin(NamedTuple):
+    """Where a connection goes. `host` without the brackets of IPv6."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def authority(self) -> str:
+        """As in a URL and the Host header: without the port that the scheme means anyway."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        usual = {"http": 80, "https": 443}.get(self.scheme)
+        return host if self.port == usual else f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`target`: path and query, percent-encoded. `headers` are all that go out, Host included."""
+
+    method: str
+    origin: Origin
+    target: str
+    headers: Fields
+    body: bytes = b""
+
+    @property
+    def url(self) -> str:
+        return f"{self.origin.scheme}://{self.origin.authority}{self.target}"
+
+    @property
+    def path(self) -> str:
+        """Decoded, without the query."""
+        return unquote(self.target.partition("?")[0])
+
+
+class Headers(Mapping[str, str]):
+    """An answer's headers, by name in any case; what came more than once is joined by commas."""
+
+    def __init__(self, raw: list[Field]) -> None:
+        self.raw = raw
+        self._texts: dict[str, str] | None = None
+
+    def _by_name(self) -> dict[str, str]:
+        if self._texts is None:
+            self._texts = {}
+            for field in self.raw:
+                name, value = field[0].decode("latin-1").lower(), field[1].decode("latin-1")
+                self._texts[name] = f"{self._texts[name]}, {value}" if name in self._texts else value
+        return self._texts
+
+    def __getitem__(self, name: str) -> str:
+        return self._by_name()[name.lower()]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower() in self._by_name()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name())
+
+    def __len__(self) -> int:
+        return len(self._by_name())
+
+
+class Response:
+    """An answer whose head has come. Its body is read once: in pieces (`async for`), or by `read`."""
+
+    def __init__(
         self,
-        *,
-        method: str,
-        url: Any,
-        headers: list[tuple[bytes, bytes]],
-        body: bytes,
-        timeout_s: float | None,
-    ) -> Exchange:
-        """An exchange whose response has started. `url` is the client library's URL object."""
-        exchange = Exchange(body)
-        task = asyncio.create_task(exchange.run(self._app, _scope(method, url, headers)))
-        self._running[task] = exchange
-        task.add_done_callback(self._forget)
-        try:
-            await exchange.started(timeout_s)
-        except BaseException:
-            exchange.leave()
-            raise
-        return exchange
+        request: Request,
+        status: int,
+        headers: list[Field],
+        pieces: AsyncIterator[bytes],
+        leave: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`pieces`: the body as it comes over the wire. `leave`: nobody reads any more."""
+        self.request = request
+        self.status = status
+        self.headers = Headers(headers)
+        self.content = b""
+        """The body, once it was read."""
+        self._pieces = pieces
+        self._leave = leave
 
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        self._running.pop(task, None)
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
+    def text(self) -> str:
+        """The body as text, in the charset that the header names, else UTF-8."""
+        found = _CHARSET.search(self.headers.get("content-type", ""))
+        try:
+            return self.content.decode(found[1] if found else "utf-8", "replace")
+        except LookupError:
+            return self.content.decode("utf-8", "replace")
+
+    def json(self) -> Any:
+        """The body's document; ValueError if it is none."""
+        return json.loads(self.content)
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """The body's pieces as they come, decoded. TransportError, DecodingError."""
+        decoder = decoder_for(self.headers.get("content-encoding", ""))
+        return _decoded(self._pieces, decoder) if decoder else self._pieces
+
+    async def read(self) -> bytes:
+        """The whole body, kept in `content`. TransportError, DecodingError."""
+        self.content = b"".join([piece async for piece in self])
+        return self.content
 
     async def aclose(self) -> None:
-        """Leaves every open exchange, gives the app a moment, then cancels what still runs."""
-        tasks = list(self._running)
-        for exchange in list(self._running.values()):
-            exchange.leave()
-        if not tasks:
-            return
-        _, pending = await asyncio.wait(tasks, timeout=GRACE_S)
-        for task in pending:
-            task.cancel()
-        if pending:
-            await asyncio.wait(pending, timeout=GRACE_S)
+        """Lets go of the connection, which serves again if the body was read to its end."""
+        await self._leave()
 
 
-def _scope(method: str, url: Any, headers: list[tuple[bytes, bytes]]) -> Scope:
-    return {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-        "http_version": "1.1",
-        "method": method,
-        "scheme": url.scheme,
-        "path": url.path,
-        "raw_path": url.raw_path.split(b"?")[0],
-        "query_string": url.query,
-        "root_path": "",
-        "headers": [(name.lower(), value) for name, value in headers],
-        "client": ("127.0.0.1", 0),
-        "server": (url.host, url.port or (443 if url.scheme == "https" else 80)),
-    }
+class Transport(Protocol):
+    """Carries requests, many at once. Seconds are None for no limit."""
+
+    async def send(self, request: Request, connect_s: float | None, read_s: float | None) -> Response:
+        """The answer, once its head is there; TransportError. `read_s`: without a byte, then too."""
+        ...
+
+    async def aclose(self) -> None: ...
 
 
-def _read_timeout(extensions: Any) -> float | None:
-    timeout: float | None = (extensions.get("timeout") or {}).get("read")
-    return timeout
-
-
-class _Body(httpx.AsyncByteStream):
-    def __init__(self, exchange: Exchange, request: httpx.Request) -> None:
-        self._exchange = exchange
-        self._request = request
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            async for piece in self._exchange.pieces(_read_timeout(self._request.extensions)):
-                yield piece
-        except AnswerLate as error:
-            raise httpx.ReadTimeout(str(error), request=self._request) from None
-
-    async def aclose(self) -> None:
-        self._exchange.leave()
-
-
-class AsgiTransport(httpx.AsyncBaseTransport):
-    """For `httpx.AsyncClient(transport=...)`. The app's exceptions reach the caller as they are."""
-
-    def __init__(self, app: App) -> None:
-        self._calls = AppCalls(app)
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        try:
-            exchange = await self._calls.open(
-                method=request.method,
-                url=request.url,
-                headers=list(request.headers.raw),
-                body=await request.aread(),
-                timeout_s=_read_timeout(request.extensions),
-            )
-        except AnswerLate as error:
-            raise httpx.ReadTimeout(str(error), request=request) from None
-        return httpx.Response(exchange.status, headers=exchange.headers, stream=_Body(exchange, request))
-
-    async def aclose(self) -> None:
-        await self._calls.aclose()
-
-
-def httpx2_transport(app: App) -> "httpx2.AsyncBaseTransport":
-    """The same for httpx2: `openai.AsyncOpenAI(http_client=httpx2.AsyncClient(transport=...))`."""
-    import httpx2
-
-    calls = AppCalls(app)
-
-    class Body2(httpx2.AsyncByteStream):
-        def __init__(self, exchange: Exchange, request: httpx2.Request) -> None:
-            self._exchange = exchange
-            self._request = request
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            try:
-                async for piece in self._exchange.pieces(_read_timeout(self._request.extensions)):
-                    yield piece
-            except AnswerLate as error:
-                raise httpx2.ReadTimeout(str(error), request=self._request) from None
-
-        async def aclose(self) -> None:
-            self._exchange.leave()
-
-    class AsgiTransport2(httpx2.AsyncBaseTransport):
-        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-            try:
-                exchange = await calls.open(
-                    method=request.method,
-                    url=request.url,
-                    headers=list(request.headers.raw),
-                    body=await request.aread(),
-                    timeout_s=_read_timeout(request.extensions),
-                )
-            except AnswerLate as error:
-                raise httpx2.ReadTimeout(str(error), request=request) from None
-            return httpx2.Response(exchange.status, headers=exchange.headers, stream=Body2(exchange, request))
-
-        async def aclose(self) -> None:
-            await calls.aclose()
-
-    return AsgiTransport2()
+async def _decoded(pieces: AsyncIterator[bytes], decoder: Decoder) -> AsyncIterator[bytes]:
+    try:
+        async for piece in pieces:
+            if data := decoder.decode(piece):
+                yield data
+        if data := decoder.finish():
+            yield data
+    except ValueError as error:
+        raise DecodingError(str(error)) from None

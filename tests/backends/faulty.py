@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from assistant_runner.backends.transport import App, Exchange
+from assistant_runner.backends.asgi import App, Exchange
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,12 @@
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx
 import pytest
 
+from assistant_runner.backends.client import Client
 from assistant_runner.backends.connect import (
     KeyAuth,
     auth_of,
@@ -13,12 +16,14 @@ from assistant_runner.backends.connect import (
     target_of,
 )
 from assistant_runner.backends.pool import PooledTransport
+from assistant_runner.backends.through_httpx import HttpxTransport
 from assistant_runner.errors import ApiGone, BackendUnreachable, ConfigurationError
 from assistant_runner.keys import KeySource, Secret
 from assistant_runner.retries import NO_RETRIES
 from assistant_runner.settings import load_settings
 from tests.backends import bodies
 from tests.backends.faulty import Answer, FaultyServer
+from tests.conftest import REPOSITORY
 
 
 def loaded(tmp_path, environ=None, **flags):
@@ -120,8 +125,9 @@ async def test_a_key_of_a_command_is_asked_for_again_when_it_is_refused(tmp_path
         seen.append(request.headers["authorization"])
         return httpx.Response(401 if seen[-1] == "Bearer stale" else 200)
 
-    async with httpx.AsyncClient(transport=httpx.MockTransport(server), auth=auth) as client:
-        answers = [(await client.get("http://x/")).status_code for _ in range(2)]
+    transport = HttpxTransport(httpx.AsyncClient(transport=httpx.MockTransport(server)))
+    async with Client(transport, "http://x", signer=auth) as client:
+        answers = [(await client.fetch(client.request("GET", ""))).status for _ in range(2)]
 
     assert (answers, seen) == ([200, 200], ["Bearer stale", "Bearer 1", "Bearer 1"])
 
@@ -129,7 +135,7 @@ async def test_a_key_of_a_command_is_asked_for_again_when_it_is_refused(tmp_path
 @pytest.mark.parametrize("settings", [{"ca_file": "/no/such.pem"}, {"proxy": "gopher://x"}])
 def test_certificates_and_proxies_that_cannot_be_used_are_named(tmp_path, settings):
     with pytest.raises(ConfigurationError):
-        http_client(loaded(tmp_path, **settings).settings, base_url="http://x", auth=None)
+        http_client(loaded(tmp_path, **settings).settings, base_url="http://x", signer=None)
 
 
 async def test_openais_own_endpoint_is_refused_before_any_request(tmp_path):
@@ -153,8 +159,8 @@ async def test_requests_go_through_our_pool_unless_a_proxy_stands_before_the_hos
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
 
-    async with http_client(loaded(tmp_path).settings, base_url="http://api.test/v1", auth=None) as client:
-        assert isinstance(client._transport, PooledTransport) is pooled
+    async with http_client(loaded(tmp_path).settings, base_url="http://api.test/v1", signer=None) as client:
+        assert isinstance(client.transport, PooledTransport) is pooled
 
 
 async def test_foundry_is_signed_in_to_with_an_entra_token_of_its_scope(tmp_path, monkeypatch):
@@ -178,8 +184,8 @@ async def test_foundry_is_signed_in_to_with_an_entra_token_of_its_scope(tmp_path
 
     monkeypatch.setattr(
         "assistant_runner.backends.connect.http_client",
-        lambda settings, *, base_url, auth: httpx.AsyncClient(
-            base_url=base_url, auth=auth, transport=httpx.MockTransport(server)
+        lambda settings, *, base_url, signer: Client(
+            HttpxTransport(httpx.AsyncClient(transport=httpx.MockTransport(server))), base_url, signer=signer
         ),
     )
     async with open_http(loaded(tmp_path, backend=PROJECT, backend_scope="https://x/.default")) as backend:
@@ -227,3 +233,15 @@ async def test_no_proxy_is_obeyed(tmp_path, monkeypatch):
         open_http(loaded(tmp_path, backend=server.url)) as backend,
     ):
         assert (await backend.retrieve_thread("thread_1")).id == "thread_1"
+
+
+def test_httpx_is_not_imported_before_a_proxy_wants_it():
+    probe = (
+        "import sys, assistant_runner.backends.connect as connect\n"
+        "connect.direct_transport()\n"
+        "print(sorted({'httpx', 'httpcore', 'rich', 'click', 'urllib.request'} & set(sys.modules)))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, cwd=REPOSITORY)
+
+    assert done.stdout.strip() == "[]", done.stderr

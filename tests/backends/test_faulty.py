@@ -3,9 +3,10 @@
 import asyncio
 import json
 
-import httpx
 import pytest
 
+from assistant_runner.backends.client import Client
+from assistant_runner.backends.connect import direct_transport
 from assistant_runner.backends.http import HttpBackend
 from assistant_runner.errors import BackendUnreachable, OutcomeUnknown
 from assistant_runner.retries import NO_RETRIES
@@ -42,8 +43,7 @@ async def app(scope, receive, send):
 
 
 def backend_of(server, *, read_s=5.0, **options):
-    client = httpx.AsyncClient(base_url=server.url, timeout=read_s, trust_env=False)
-    return HttpBackend(client, label="faulty", **options)
+    return HttpBackend(Client(direct_transport(), server.url, read_s=read_s), label="faulty", **options)
 
 
 async def collect(backend, seen=None):

@@ -3,7 +3,9 @@ import json
 import httpx
 import pytest
 
+from assistant_runner.backends.client import Client
 from assistant_runner.backends.http import HttpBackend
+from assistant_runner.backends.through_httpx import HttpxTransport
 from assistant_runner.errors import (
     ApiGone,
     AuthenticationFailed,
@@ -39,7 +41,7 @@ class Server:
         return answer if isinstance(answer, httpx.Response) else httpx.Response(200, json=answer)
 
     def backend(self, base_url="http://unit.example.com/v1", **options):
-        client = httpx.AsyncClient(transport=httpx.MockTransport(self), base_url=base_url)
+        client = Client(HttpxTransport(httpx.AsyncClient(transport=httpx.MockTransport(self))), base_url)
 
         async def sleep(seconds):
             self.waits.append(seconds)

@@ -1,153 +1,100 @@
-import asyncio
+import gzip
+import zlib
 
-import httpx
-import httpx2
 import pytest
 
-from assistant_runner.backends.transport import QUEUED_PIECES, AppStopped, AsgiTransport, httpx2_transport
+from assistant_runner.backends.transport import DecodingError, Headers, Origin, Request, Response
 
 
-async def start(send, status=200):
-    await send({"type": "http.response.start", "status": status, "headers": [(b"x-app", b"yes")]})
+def response(*pieces, headers=()):
+    async def body():
+        for piece in pieces:
+            yield piece
+
+    async def leave():
+        pass
+
+    request = Request("GET", Origin("http", "unit.example.com", 80), "/", {})
+    return Response(request, 200, list(headers), body(), leave)
 
 
-async def piece(send, body, more=True):
-    await send({"type": "http.response.body", "body": body, "more_body": more})
+def test_a_header_is_found_in_any_case_and_its_repetitions_are_joined():
+    headers = Headers([(b"X-Request-ID", b"r1"), (b"via", b"a"), (b"Via", b"b")])
+
+    assert (headers["x-request-id"], headers.get("X-REQUEST-ID"), headers["VIA"]) == ("r1", "r1", "a, b")
+    assert "X-Request-Id" in headers
+    assert headers.get("etag") is None
+    assert dict(headers) == {"x-request-id": "r1", "via": "a, b"}
 
 
-def client_of(app, library=httpx, **options):
-    transport = AsgiTransport(app) if library is httpx else httpx2_transport(app)
-    return library.AsyncClient(transport=transport, base_url="http://embedded", **options)
-
-
-both = pytest.mark.parametrize(
-    "library", [pytest.param(httpx, id="httpx"), pytest.param(httpx2, id="httpx2")]
+@pytest.mark.parametrize(
+    ("origin", "authority"),
+    [
+        (Origin("http", "a.example.com", 80), "a.example.com"),
+        (Origin("https", "a.example.com", 443), "a.example.com"),
+        (Origin("https", "a.example.com", 80), "a.example.com:80"),
+        (Origin("http", "::1", 8080), "[::1]:8080"),
+    ],
 )
+def test_an_authority_leaves_out_the_port_that_the_scheme_means(origin, authority):
+    assert origin.authority == authority
 
 
-@both
-async def test_the_first_piece_arrives_before_the_last_is_produced(library):
-    release = asyncio.Event()
-
-    async def app(scope, receive, send):
-        await start(send)
-        await piece(send, b"first")
-        await release.wait()
-        await piece(send, b"last", more=False)
-
-    async with client_of(app, library) as client, client.stream("GET", "/x") as response:
-        pieces = response.aiter_raw()
-        assert await anext(pieces) == b"first"
-        release.set()
-        assert [one async for one in pieces] == [b"last"]
+TEXT = b"data: one\n\n" * 3
+ENCODED = {
+    "gzip": gzip.compress(TEXT),
+    "X-GZip": gzip.compress(TEXT),
+    "deflate": zlib.compress(TEXT),
+    "deflate, gzip": gzip.compress(zlib.compress(TEXT)),
+    "identity": TEXT,
+    "": TEXT,
+}
 
 
-@both
-async def test_the_app_sees_the_request_as_a_server_would_show_it(library):
-    seen = {}
+@pytest.mark.parametrize("encoding", ENCODED)
+async def test_a_compressed_body_is_read_although_none_was_asked_for(encoding):
+    data = ENCODED[encoding]
+    bytewise = [data[at : at + 1] for at in range(len(data))]
 
-    async def app(scope, receive, send):
-        seen.update(scope, request=await receive())
-        await start(send, 201)
-        await piece(send, b"ok", more=False)
+    answer = response(*bytewise, headers=[(b"Content-Encoding", encoding.encode())])
 
-    async with client_of(app, library) as client:
-        answer = await client.post("/v1/a%20b?limit=2", content=b"body", headers={"X-Thing": "1"})
-
-    assert (answer.status_code, answer.text, answer.headers["x-app"]) == (201, "ok", "yes")
-    assert (seen["path"], seen["raw_path"], seen["query_string"]) == ("/v1/a b", b"/v1/a%20b", b"limit=2")
-    assert (b"x-thing", b"1") in seen["headers"]
-    assert seen["request"] == {"type": "http.request", "body": b"body", "more_body": False}
+    assert await answer.read() == TEXT
 
 
-@both
-async def test_a_client_that_leaves_mid_stream_is_a_disconnect_to_the_app(library):
-    left = asyncio.Event()
+async def test_deflate_without_its_frame_is_read_as_some_servers_send_it():
+    bare = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    data = bare.compress(TEXT) + bare.flush()
 
-    async def app(scope, receive, send):
-        await receive()
-        await start(send)
-        await piece(send, b"first")
-        assert (await receive())["type"] == "http.disconnect"
-        await piece(send, b"nobody reads this")
-        left.set()
-
-    async with client_of(app, library) as client:
-        async with client.stream("GET", "/x") as response:
-            await anext(response.aiter_raw())
-        async with asyncio.timeout(5):
-            await left.wait()
+    assert await response(data[:1], data[1:], headers=[(b"content-encoding", b"deflate")]).read() == TEXT
 
 
-@pytest.mark.parametrize("when", ["before", "middle"])
-async def test_what_the_app_raises_surfaces_at_the_client(when):
-    async def app(scope, receive, send):
-        if when == "middle":
-            await start(send)
-            await piece(send, b"first")
-        raise LookupError("broken app")
+async def test_a_compressed_stream_is_decoded_as_it_comes():
+    stream = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+    first = stream.compress(b"one") + stream.flush(zlib.Z_SYNC_FLUSH)
+    answer = response(
+        first, stream.compress(b"two") + stream.flush(), headers=[(b"content-encoding", b"gzip")]
+    )
 
-    async with client_of(app) as client:
-        with pytest.raises(LookupError, match="broken app"):
-            await client.get("/x")
+    assert [piece async for piece in answer] == [b"one", b"two"]
 
 
-async def test_an_app_that_forgets_the_end_of_its_response_is_an_error():
-    async def app(scope, receive, send):
-        await start(send)
-        await piece(send, b"first")
-
-    async with client_of(app) as client:
-        with pytest.raises(AppStopped):
-            await client.get("/x")
+async def test_a_body_that_is_not_in_its_encoding_is_named():
+    with pytest.raises(DecodingError, match="not gzip"):
+        await response(b"plain text", headers=[(b"content-encoding", b"gzip")]).read()
 
 
-async def test_a_slow_reader_makes_the_app_wait():
-    sent = 0
+@pytest.mark.parametrize(
+    ("kind", "body", "text"),
+    [
+        pytest.param("text/html; charset=ISO-8859-1", b"\xe4", "ä", id="latin"),
+        pytest.param('text/html; charset="utf-8"', "ä".encode(), "ä", id="quoted"),
+        pytest.param("text/html; charset=nonsense", "ä".encode(), "ä", id="unknown"),
+        pytest.param("application/json", b"\xff", "\ufffd", id="broken"),
+    ],
+)
+async def test_text_is_read_in_the_charset_that_the_header_names(kind, body, text):
+    answer = response(body, headers=[(b"content-type", kind.encode())])
 
-    async def app(scope, receive, send):
-        nonlocal sent
-        await start(send)
-        for _ in range(100):
-            await piece(send, b"x")
-            sent += 1
-        await piece(send, b"", more=False)
+    await answer.read()
 
-    async with client_of(app) as client, client.stream("GET", "/x") as response:
-        for _ in range(50):
-            await asyncio.sleep(0)
-        assert sent <= QUEUED_PIECES
-        assert len(await response.aread()) == 100
-    assert sent == 100
-
-
-async def test_cancelling_the_client_lets_the_app_know_and_closing_ends_what_hangs(monkeypatch):
-    monkeypatch.setattr("assistant_runner.backends.transport.GRACE_S", 0.01)
-    entered, ended = asyncio.Event(), []
-
-    async def app(scope, receive, send):
-        entered.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            ended.append("cancelled")
-            raise
-
-    async with client_of(app) as client:
-        waiting = asyncio.create_task(client.get("/x"))
-        await entered.wait()
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-    assert ended == ["cancelled"]
-
-
-@both
-async def test_the_read_timeout_of_the_request_holds(library):
-    async def app(scope, receive, send):
-        await receive()
-        await receive()
-
-    async with client_of(app, library, timeout=0.02) as client:
-        with pytest.raises(library.ReadTimeout):
-            await client.get("/x")
+    assert answer.text == text

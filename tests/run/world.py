@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
-
+from assistant_runner.backends.client import Client
+from assistant_runner.backends.connect import direct_transport
 from assistant_runner.backends.embedded import over_service
 from assistant_runner.backends.http import HttpBackend
 from assistant_runner.run.driver import Driver, Policies
@@ -85,7 +85,7 @@ async def open_world(
         server = None
         if plan is not None:
             server = await stack.enter_async_context(FaultyServer(service.app, plan))
-            client = httpx.AsyncClient(base_url=server.url, timeout=5, trust_env=False)
+            client = Client(direct_transport(), server.url)
             backend = await stack.enter_async_context(
                 HttpBackend(client, label="faulty", create_keys=not foreign)
             )

@@ -100,24 +100,24 @@ async def test_what_show_prints_is_a_file_of_the_same_assistant(tmp_path):
 
 KILLER = """
 import os, sys
-import httpx
+from assistant_runner.backends.client import Client
 path, at, after = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "after"
 count = 0
-send = httpx.AsyncClient.send
+send = Client.send
 
-async def counted(self, request, **kwargs):
+async def counted(self, request):
     global count
-    meant = request.method == "POST" and request.url.path.endswith(path)
+    meant = request.method == "POST" and request.path.endswith(path)
     count += meant
     now = meant and count == at
     if now and not after:
         os._exit(77)
-    response = await send(self, request, **kwargs)
+    response = await send(self, request)
     if now:
         os._exit(77)
     return response
 
-httpx.AsyncClient.send = counted
+Client.send = counted
 from assistant_runner.cli.main import main
 main(sys.argv[4:])
 """
