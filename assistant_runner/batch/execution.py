@@ -137,7 +137,8 @@ class Batch:
         self._chains: dict[str, deque[tuple[int, Row]]] = {}
         self._chained = 0
         self._doubled = Occurrences() if policy.dedup else None
-        self._leaders: dict[str, asyncio.Future[dict[str, Any] | None]] = {}
+        self._leaders: dict[str, _Leader] = {}
+        self._closed = False  # no row begins any more, even if it has been admitted
         self._failure: BaseException | None = None
         self._drained = False
         self._scanned = policy.scan and source.rereadable
@@ -231,10 +232,12 @@ class Batch:
             if self._failure is not None:
                 raise self._failure
         finally:
+            self.limiter.let_go()
             for task in tuple(self._tasks):
                 task.cancel()
             if self._tasks:
                 await asyncio.wait(self._tasks)
+            self.tally.left += sum(len(waiting) for waiting in self._chains.values())
             whole = self._drained and self._failure is None
             self._store.finish(complete=whole, unclaimed=not self._scanned)
             if whole and not self.tally.left + self.tally.paused:
@@ -242,9 +245,12 @@ class Batch:
             if self._doubled is not None:
                 self._doubled.close()
 
-    def halt(self, stop: Stop) -> None:
-        """Start no further row; what runs may end."""
+    def halt(self, stop: Stop, *, admitted_too: bool = True) -> None:
+        """Start no further row; what runs may end. `admitted_too`: nor one that has a place already and
+        waits for its turn to begin."""
         self.stop = self.stop or stop
+        self._closed = self._closed or admitted_too
+        self.limiter.close(admitted_too=admitted_too)
         self._room.set()
 
     async def _feed(self) -> None:
@@ -304,7 +310,8 @@ class Batch:
             await self._room.wait()
         if not self._may_go_on():
             return False
-        await self.limiter.acquire()
+        if not await self.limiter.admit():
+            return False
         if not self._may_go_on():
             self.limiter.release()
             return False
@@ -312,7 +319,7 @@ class Batch:
 
     def _may_go_on(self) -> bool:
         if self.stop is None and (why := self.spending.exhausted()):
-            self.halt(Stop(8, why))
+            self.halt(Stop(8, why), admitted_too=False)
         return self.stop is None and self._failure is None
 
     def _leave(self, sequence: int) -> None:
@@ -332,26 +339,37 @@ class Batch:
             self.halt(Stop(1, str(error)))
 
     async def _work(self, sequence: int, row: Row, thread: str | None) -> None:
-        """One row, and then those that wait for its thread, all in one place."""
+        """One row, and then those that wait for its thread, one after the other."""
+        placed = True
         try:
             while True:
                 await self._answer(sequence, row)
-                if thread is None:
+                if thread is None or self._is_last(thread):
                     return
-                if not self._chains[thread]:
-                    del self._chains[thread]
-                    return
-                sequence, row = self._chains[thread].popleft()
-                self._chained -= 1
+                placed = False
+                self.limiter.release()
+                placed = await self.limiter.admit()
+                sequence, row = self._take_next(thread)
                 while not self._may_go_on():
                     self._leave(sequence)
-                    if not self._chains[thread]:
-                        del self._chains[thread]
+                    if self._is_last(thread):
                         return
-                    sequence, row = self._chains[thread].popleft()
-                    self._chained -= 1
+                    sequence, row = self._take_next(thread)
         finally:
-            self.limiter.release()
+            if placed:
+                self.limiter.release()
+
+    def _is_last(self, thread: str) -> bool:
+        """Whether no row waits for this thread any more; it is free then."""
+        if self._chains[thread]:
+            return False
+        del self._chains[thread]
+        return True
+
+    def _take_next(self, thread: str) -> tuple[int, Row]:
+        self._chained -= 1
+        self._room.set()
+        return self._chains[thread].popleft()
 
     async def _answer(self, sequence: int, row: Row) -> None:
         fingerprint = self._fingerprint(row.asks.get("assistant"))
@@ -360,7 +378,7 @@ class Batch:
         document: dict[str, Any] | None = None
         try:
             document = await self._reuse(row, fingerprint)
-            if document is None:
+            if document is None and not self._closed:
                 document = await self._ask(row)
                 self._share(row, document, fingerprint)
         finally:
@@ -381,15 +399,27 @@ class Batch:
             return head(row) | cached | {"copied_from": "cache", "usage": None, "cost": None}
         if self._doubled is None or self._doubled.seen(row.content_hash) < 2:
             return None
-        leader = self._leaders.get(row.content_hash)
-        if leader is None:
-            self._leaders[row.content_hash] = asyncio.get_running_loop().create_future()
-            return None
-        first = await asyncio.shield(leader)
-        if first is None:
-            return None
-        same = {name: value for name, value in first.items() if name not in _OWN}
-        return head(row) | same | {"copied_from": first["key"], "usage": None, "cost": None}
+        waited = False
+        while (leader := self._leaders.get(row.content_hash)) is not None:
+            if not leader.answer.done():
+                waited = True
+                await self._wait_for(leader)
+            if (first := leader.answer.result()) is not None:
+                same = {name: value for name, value in first.items() if name not in _OWN}
+                return head(row) | same | {"copied_from": first["key"], "usage": None, "cost": None}
+        self._leaders[row.content_hash] = _Leader(row.key, asyncio.get_running_loop().create_future())
+        if waited and not self._closed:
+            await self.limiter.step_out(0)
+        return None
+
+    async def _wait_for(self, leader: "_Leader") -> None:
+        """Until it has an answer, or none. In no place: the leader may need one to get on."""
+        self._chained += 1
+        try:
+            await self.limiter.wait_outside(asyncio.shield(leader.answer))
+        finally:
+            self._chained -= 1
+            self._room.set()
 
     def _share(self, row: Row, document: dict[str, Any] | None, fingerprint: str) -> None:
         answered = document if document and document["status"] == "ok" else None
@@ -397,8 +427,8 @@ class Batch:
             kept = {name: value for name, value in answered.items() if name not in _OWN}
             self._cache.put(row.content_hash, fingerprint, kept)
         leader = self._leaders.get(row.content_hash)
-        if leader is not None and not leader.done():
-            leader.set_result(answered)
+        if leader is not None and leader.key == row.key and not leader.answer.done():
+            leader.answer.set_result(answered)
             if answered is None:
                 del self._leaders[row.content_hash]
 
@@ -409,28 +439,38 @@ class Batch:
         assert self._runner is not None
         question = row_question(row, self._question)
         began_at, began = time.time(), time.monotonic()
-        attempt = 0
+        attempt, wrote = 0, False
+        lost: tuple[AssistantRunnerError, _Watch] | None = None  # trouble after tools may have written
         begun = self._store.index.begun(row.key, row.content_hash)
         while True:
             attempt += 1
+            if not await self.limiter.begin() and lost is None:
+                return None
             watch = _Watch(self.limiter, lambda run_id: self._store.begin(row.key, run_id, row.content_hash))
             asked = time.monotonic()
             try:
                 result = await self._take_up(begun, watch) if begun else None
-                if result is None:
+                if result is None and lost is None:
                     result = await self._runner.ask(question, listener=watch)
             except AssistantRunnerError as error:
                 begun = _still_open(error, watch.run_id or begun)
-                if await self._again(error, watch, attempt, began, resumable=begun is not None):
+                wrote = wrote or watch.wrote
+                if await self._again(error, attempt, began, wrote=wrote, resumable=begun is not None):
+                    lost = (error, watch) if wrote else None
                     continue
                 if self._is_everybodys(error, row):
                     self.halt(Stop(error.exit_status, error.message, error))
                     return None
                 document = failed_row(row, error, watch)
             else:
-                document = answered_row(row, result)
-                tokens = result.usage.total_tokens if result.usage else 0
-                self.limiter.succeeded(tokens=tokens, seconds=time.monotonic() - asked)
+                if result is None:
+                    assert lost is not None
+                    attempt -= 1
+                    document = failed_row(row, *lost)
+                else:
+                    document = answered_row(row, result)
+                    tokens = result.usage.total_tokens if result.usage else 0
+                    self.limiter.succeeded(tokens=tokens, seconds=time.monotonic() - asked)
             document["duration_s"] = round(time.monotonic() - began, 4)
             document["started_at"] = round(began_at, 3)
             document["attempts"] = attempt
@@ -443,14 +483,14 @@ class Batch:
         return await self._runner.take_up(run_id, listener=watch)
 
     async def _again(
-        self, error: AssistantRunnerError, watch: "_Watch", attempt: int, began: float, *, resumable: bool
+        self, error: AssistantRunnerError, attempt: int, began: float, *, wrote: bool, resumable: bool
     ) -> bool:
         """Whether to go on once more, after the wait that this error calls for.
 
         A row whose tools may have written is taken up again, or not at all.
         """
         waited = time.monotonic() - began
-        wrote = watch.wrote and not (resumable and isinstance(self._runner, Resumer))
+        wrote = wrote and not (resumable and isinstance(self._runner, Resumer))
         if is_refusal(error):
             hint = getattr(error, "retry_after_s", None)
             if _quota_used_up(error) or wrote or waited > self._policy.patience_s:
@@ -538,6 +578,14 @@ def _still_open(error: AssistantRunnerError, run_id: str | None) -> str | None:
     return None if isinstance(error, RunError) and not isinstance(error, HumanNeeded) else run_id
 
 
+@dataclass(frozen=True, slots=True)
+class _Leader:
+    """The row, by its key, that is asked for all that are equal; its answer is None if it has none."""
+
+    key: str
+    answer: asyncio.Future[dict[str, Any] | None]
+
+
 _OWN = frozenset({"index", "line", "id", "key", "passed", "checks", "content_hash", "original"})
 
 
@@ -558,7 +606,7 @@ class _Watch:
             if event.run_id != self.run_id:
                 self._begin(event.run_id)
             self.run_id, self.thread_id = event.run_id, event.thread_id
-        elif isinstance(event, CallStarted) and event.effects == "write":
+        elif isinstance(event, CallStarted) and not event.harmless:
             self.wrote = True
 
 

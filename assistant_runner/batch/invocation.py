@@ -221,7 +221,7 @@ def _changes(output: Path | None, prints: Fingerprints) -> list[str]:
 
 
 def _limiter(plan: LimiterPlan, runner: Runner) -> Limiter:
-    """The limiter, told of every refusal that the backend's requests meet.
+    """The limiter, asked before every request of the backend and told of every refusal.
 
     Behind the embedded service stands a provider that we do not see answer at once: there, only
     answers open places.
@@ -232,6 +232,11 @@ def _limiter(plan: LimiterPlan, runner: Runner) -> Limiter:
     limiter = Limiter(plan)
     if isinstance(backend, HttpBackend):
         backend.pacer = limiter
+    elif plan.requests_per_minute:
+        raise UsageError(
+            "requests per minute can be capped only for a backend that we speak HTTP to",
+            remedy="leave --rpm out, or cap rows at once with -j",
+        )
     return limiter
 
 

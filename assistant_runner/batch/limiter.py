@@ -7,24 +7,28 @@ attempts. A backend that never refuses but only queues is found out by its pace:
 make more rows a second, half of them are given back as long as the pace holds. A refusal for rate (429)
 is told from trouble (5xx, unreachable) and from slowness (timeouts): the first says how much is
 allowed, the others only that it is too much now. `-j N` starts at N and never goes above it; refusals
-bring it down, too.
+bring it down, too. How many requests rows in flight send in a minute is `rate.py`'s matter.
 """
 
 import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
+
+from assistant_runner.batch.rate import RequestRate
 
 Trouble = Literal["server", "unreachable", "timeout"]
 SLOTS_MAX = 512
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class LimiterPlan:
-    """`fixed`: the caller's `-j N`, None for auto. `early`: growth by accepted rows goes up to it."""
+    """`fixed`: the caller's `-j N`, None for auto. `early`: growth by accepted rows goes up to it.
+    `minute_s`: what a minute is."""
 
     fixed: int | None = None
     start: int = 4
@@ -33,6 +37,7 @@ class LimiterPlan:
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     patience_s: float = 600.0
+    minute_s: float = 60.0
 
 
 @dataclass(slots=True)
@@ -70,7 +75,11 @@ class LimiterCounts:
 
 
 class Limiter:
-    """Give out places: `acquire` before a row, `release` after it. One event loop, no threads."""
+    """Give out places: `admit` a row, `release` after it. One event loop, no threads.
+
+    A backend's `Pacer`: with requests per minute as a cap, a row waits in `begin` for its first request
+    and in `before_request` for all others.
+    """
 
     def __init__(
         self,
@@ -86,7 +95,7 @@ class Limiter:
         self._limit = float(plan.fixed or min(plan.start, plan.maximum))
         self._clock = clock
         self._jitter = jitter
-        self._queue: deque[asyncio.Future[None]] = deque()
+        self._queue: deque[asyncio.Future[bool]] = deque()
         self._paused_until = 0.0
         self._pause_s = 0.0
         self._ceiling: float | None = None
@@ -94,10 +103,14 @@ class Limiter:
         self._probe_wait_s = 2.0
         self._epoch_ends = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._starts: deque[float] = deque()
         self._spent: deque[tuple[float, int]] = deque()
         self._spent_sum = 0
         self._pace = Pace(clock())
+        self._newcomers: set[asyncio.Future[bool]] = set()
+        self._closed = False
+        self._rate: RequestRate | None = None
+        if plan.requests_per_minute:
+            self._rate = RequestRate(plan.requests_per_minute, minute_s=plan.minute_s, clock=clock)
 
     @property
     def limit(self) -> int:
@@ -111,19 +124,42 @@ class Limiter:
 
     # -- places --------------------------------------------------------------------------------------
 
+    async def admit(self) -> bool:
+        """A place for a new row; False, at once, when there are none any more (`close`)."""
+        if self._rate is not None:
+            await self._rate.quiet()
+        if self._closed:
+            return False
+        if not self._queue and self._may_start():
+            self._take()
+            return True
+        future = self._line_up()
+        self._newcomers.add(future)
+        try:
+            return await self._granted(future)
+        finally:
+            self._newcomers.discard(future)
+
     async def acquire(self) -> None:
         """A place, in the order of asking, when limit, pause and caps allow it."""
         if not self._queue and self._may_start():
             self._take()
             return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        await self._granted(self._line_up())
+
+    def _line_up(self) -> asyncio.Future[bool]:
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._queue.append(future)
         self._wake()
+        return future
+
+    async def _granted(self, future: asyncio.Future[bool]) -> bool:
         try:
-            await future
+            return await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled():
-                self.release()
+                if future.result():
+                    self.release()
             elif future in self._queue:
                 self._queue.remove(future)
             raise
@@ -136,26 +172,19 @@ class Limiter:
     def _take(self) -> None:
         self.in_flight += 1
         self.counts.most_in_flight = max(self.counts.most_in_flight, self.in_flight)
-        if self.plan.requests_per_minute:
-            self._starts.append(self._clock())
 
     def _may_start(self) -> bool:
         return self.in_flight < self.limit and self._wait_s() <= 0
 
     def _wait_s(self) -> float:
-        """Seconds until pause and caps allow a start."""
-        now = self._clock()
+        """Seconds until pause and the cap on tokens allow a start."""
+        now, minute_s = self._clock(), self.plan.minute_s
         wait = self._paused_until - now
-        if cap := self.plan.requests_per_minute:
-            while self._starts and self._starts[0] <= now - 60:
-                self._starts.popleft()
-            if len(self._starts) >= cap:
-                wait = max(wait, self._starts[0] + 60 - now)
         if tokens := self.plan.tokens_per_minute:
-            while self._spent and self._spent[0][0] <= now - 60:
+            while self._spent and self._spent[0][0] <= now - minute_s:
                 self._spent_sum -= self._spent.popleft()[1]
             if self._spent_sum >= tokens:
-                wait = max(wait, self._spent[0][0] + 60 - now)
+                wait = max(wait, self._spent[0][0] + minute_s - now)
         return wait
 
     def _wake(self) -> None:
@@ -167,12 +196,45 @@ class Limiter:
             future = self._queue.popleft()
             if not future.done():
                 self._take()
-                future.set_result(None)
+                future.set_result(True)
 
     def _wake_later(self, wait_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(wait_s + 0.001, self._wake)
+
+    # -- requests of rows that have a place ----------------------------------------------------------
+
+    async def begin(self) -> bool:
+        """True when a row's run may begin: its first request has its turn; False after `close`."""
+        return self._rate is None or await self._rate.begin()
+
+    async def before_request(self, *, urgent: bool = False) -> None:
+        """Returns when a request may be sent, at once if it is urgent; every one counts."""
+        if self._rate is None:
+            return
+        if urgent:
+            self._rate.count()
+        else:
+            await self._rate.request()
+
+    # -- the end -------------------------------------------------------------------------------------
+
+    def close(self, *, admitted_too: bool = True) -> None:
+        """No new row is admitted, and who waits for that is told; `admitted_too`: nor does one begin."""
+        self._closed = True
+        for future in tuple(self._newcomers):
+            if not future.done():
+                self._queue.remove(future)
+                future.set_result(False)
+        if admitted_too and self._rate is not None:
+            self._rate.close()
+
+    def let_go(self) -> None:
+        """We leave: what is still sent to leave in order does not wait for its turn."""
+        self.close()
+        if self._rate is not None:
+            self._rate.let_go()
 
     # -- what the backend says -----------------------------------------------------------------------
 
@@ -250,9 +312,6 @@ class Limiter:
         self._probe_at = now + hint_s + self._probe_wait_s
         self._limit = max(1.0, min(self._limit, float(taken)))
 
-    async def before_request(self, *, urgent: bool = False) -> None:
-        """A request of a row that has a place."""
-
     async def refused(self, hint_s: float | None) -> bool:
         """As `refuse`, and give the place back until there is one again. True: try again now; False:
         the backend wants more patience than we have."""
@@ -272,6 +331,17 @@ class Limiter:
         except asyncio.CancelledError:
             self.in_flight += 1  # its holder gives it back
             raise
+
+    async def wait_outside(self, waited: Awaitable[T]) -> T:
+        """The result of what a holder waits for; its place is given to others meanwhile.
+
+        Afterwards it has one again, if need be one more than there are: `step_out` before a run begins.
+        """
+        self.release()
+        try:
+            return await waited
+        finally:
+            self.in_flight += 1
 
     def troubled(self, kind: Trouble) -> None:
         """A server error, no connection, or no answer in time: step back once per wave of them."""

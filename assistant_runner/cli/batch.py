@@ -67,7 +67,7 @@ def run(
     in_flight: Annotated[
         str, typer.Option("--in-flight", "-j", help="Rows at once: auto, or a number.", metavar="N|auto")
     ] = "auto",
-    rpm: Annotated[int | None, typer.Option("--rpm", min=1, help="Most rows begun in a minute.")] = None,
+    rpm: Annotated[int | None, typer.Option("--rpm", min=1, help="Most requests in a minute.")] = None,
     tpm: Annotated[int | None, typer.Option("--tpm", min=1, help="Most tokens in a minute.")] = None,
     retries: Annotated[
         int, typer.Option("--retries", min=0, help="Further attempts of a row after trouble.")

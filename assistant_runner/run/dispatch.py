@@ -189,7 +189,7 @@ class Dispatcher:
             self._repeats.last[key] = outcome
             return outcome
         unknown = self._known.unknown.get(call.tool_call_id) or self._known.doubtful.pop(key, None)
-        harmless = call.tool.effects == "read" and call.tool.effects_declared
+        harmless = is_harmless(call.tool)
         if unknown is not None and not harmless and not await self._may_repeat(unknown):
             return ToolOutcome({"error": UNKNOWN_OUTCOME}, is_error=True)
         async with self._slots:
@@ -199,6 +199,7 @@ class Dispatcher:
                     tool=call.tool.name,
                     arguments=call.arguments,
                     effects=call.tool.effects,
+                    harmless=harmless,
                 )
             )
             self._under_way[call.tool.name] += 1
@@ -211,6 +212,12 @@ class Dispatcher:
 
     async def _may_repeat(self, call: CallStarted) -> bool:
         return self._known.again is not None and await self._known.again(call)
+
+
+def is_harmless(tool: Tool) -> bool:
+    """Whether a call of it may be made twice: it is declared to read. A tool that declares nothing may
+    write."""
+    return tool.effects == "read" and tool.effects_declared
 
 
 def _remembered(entry: Entry, finished: CallFinished) -> tuple[FunctionResult, ToolOutcome]:

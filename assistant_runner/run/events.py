@@ -87,7 +87,10 @@ class RoundStarted(RunEvent):
 
 @dataclass(frozen=True, slots=True)
 class CallStarted(RunEvent):
-    """`kind` is always function here; `effects` is read or write (a crash may leave it unknown)."""
+    """`kind` is always function here; `effects` is read or write (a crash may leave it unknown).
+
+    `harmless`: whether the call may be made twice, see `dispatch.is_harmless`.
+    """
 
     name: ClassVar[str] = "call.started"
     tool_call_id: str
@@ -95,6 +98,7 @@ class CallStarted(RunEvent):
     arguments: Any
     effects: str
     kind: str = "function"
+    harmless: bool = field(default=False, metadata=FOR_THE_JOURNAL)
 
 
 @dataclass(frozen=True, slots=True)

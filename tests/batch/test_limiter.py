@@ -111,20 +111,6 @@ async def test_timeouts_halve():
     assert places.limit == 50
 
 
-async def test_requests_per_minute_are_a_cap():
-    clock = Clock()
-    places = limiter(clock, fixed=10, requests_per_minute=3)
-    await fill(places, 3)
-
-    waiting = asyncio.create_task(places.acquire())
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    clock.now += 60.1
-    places._wake()
-
-    await waiting
-
-
 async def test_tokens_per_minute_are_a_cap():
     clock = Clock()
     places = limiter(clock, fixed=10, tokens_per_minute=100)
@@ -138,6 +124,38 @@ async def test_tokens_per_minute_are_a_cap():
     places._wake()
 
     await waiting
+
+
+async def test_who_waits_for_a_place_for_a_new_row_is_told_at_once_that_there_is_none_any_more():
+    places = limiter(fixed=1)
+    assert await places.admit()
+    new, old = asyncio.create_task(places.admit()), asyncio.create_task(places.acquire())
+    await asyncio.sleep(0)
+
+    places.close()
+    assert await asyncio.wait_for(new, 1) is False
+    assert await places.admit() is False
+    places.release()
+    await asyncio.wait_for(old, 1)
+
+    assert places.in_flight == 1
+
+
+async def test_a_new_row_is_not_admitted_while_another_waits_to_begin():
+    places = limiter(clock := Clock(), fixed=10, requests_per_minute=10)
+    assert await places.admit()
+    assert await places.begin()
+    assert await places.admit()
+    beginning = asyncio.create_task(places.begin())
+
+    third = asyncio.create_task(places.admit())
+    await asyncio.sleep(0.01)
+    assert not third.done()
+    clock.now += 6.1
+    places._rate._wake()
+
+    assert await asyncio.wait_for(beginning, 1)
+    assert await asyncio.wait_for(third, 1)
 
 
 async def test_a_place_given_to_someone_who_left_is_free_again():
