@@ -35,9 +35,10 @@ from assistant_runner.service.engines.base import Engine
 from assistant_runner.service.engines.catalog import DEFAULT_MODEL
 from assistant_runner.service.settings import ServiceSettings
 from assistant_runner.settings import LoadedSettings, lay_assistant_file
+from assistant_runner.setup.finding import compare_tools, find_assistant, find_spec
 from assistant_runner.setup.model import AssistantSpec
 from assistant_runner.setup.planned import PlanOptions
-from assistant_runner.setup.resolve import compare_tools, ensure_assistant, find_assistant, find_spec
+from assistant_runner.setup.resolve import ensure_assistant
 from assistant_runner.setup.tools import definitions_from, open_spec_tools
 from assistant_runner.tooling.contract import Tool, ToolContext
 from assistant_runner.tooling.fence import FENCE_RULE, FetchedThreads

@@ -19,7 +19,7 @@ import pydantic
 from assistant_runner.assembly import Question
 from assistant_runner.errors import ConfigurationError
 from assistant_runner.settings import Settings
-from assistant_runner.setup.resolve import find_spec
+from assistant_runner.setup.finding import find_spec
 
 _ASSISTANT_FIELDS = (
     "model",

@@ -38,7 +38,7 @@ from assistant_runner.batch.report import write_report
 from assistant_runner.batch.source import Source, spool
 from assistant_runner.errors import AssistantRunnerError, NotFound, UsageError
 from assistant_runner.settings import LoadedSettings, lay_assistant_file
-from assistant_runner.setup.resolve import find_assistant, find_spec
+from assistant_runner.setup.finding import find_assistant, find_spec
 
 TICK_S = 1.0
 

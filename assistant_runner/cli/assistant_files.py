@@ -83,8 +83,8 @@ def _import_from_backend(
     references: list[str], backend: str | None, data: str | None, output: Path
 ) -> tuple[str, dict[str, Any]]:
     from assistant_runner.cli.edge import run_async
+    from assistant_runner.setup.finding import find_assistant
     from assistant_runner.setup.rescue import Rescue, Rescued
-    from assistant_runner.setup.resolve import find_assistant
     from assistant_runner.setup.writing import file_document
     from assistant_runner.tooling.registry import find_tools
 

@@ -206,7 +206,8 @@ def show(
 ) -> None:
     """Show an assistant as the backend has it, in the words of an assistant file."""
     from assistant_runner.cli.edge import run_async
-    from assistant_runner.setup.resolve import Resolved, find_spec, look_up
+    from assistant_runner.setup.finding import find_spec
+    from assistant_runner.setup.resolve import Resolved, look_up
     from assistant_runner.setup.writing import file_document, to_yaml
 
     async def work() -> Resolved:

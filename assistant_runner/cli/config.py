@@ -31,7 +31,7 @@ def show(
 ) -> None:
     """Show the settings that hold here: environment over assistant file, project file, user file."""
     from assistant_runner.settings import lay_assistant_file, load_settings
-    from assistant_runner.setup.resolve import find_spec
+    from assistant_runner.setup.finding import find_spec
 
     cwd = Path.cwd()
     loaded = load_settings({}, environ=os.environ, cwd=cwd)

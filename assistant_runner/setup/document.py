@@ -15,7 +15,6 @@ from typing import Any
 from assistant_runner.errors import ConfigurationError
 
 KeyPath = tuple[str | int, ...]
-SUFFIXES = (".yaml", ".yml", ".toml", ".json")
 
 _INT = re.compile(r"[-+]?[0-9]+")
 _OCTAL = re.compile(r"0o[0-7]+")

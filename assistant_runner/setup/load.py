@@ -15,7 +15,6 @@ from pydantic import Field
 from assistant_runner.errors import ConfigurationError
 from assistant_runner.setup.checking import Entry, check, describe, unknown_key
 from assistant_runner.setup.document import (
-    SUFFIXES,
     FileInvalid,
     KeyPath,
     Leaf,
@@ -29,6 +28,7 @@ from assistant_runner.setup.document import (
     overlay,
     plain,
 )
+from assistant_runner.setup.finding import FILE_NAMES, FILE_STEM, SUFFIXES
 from assistant_runner.setup.model import (
     AssistantBody,
     AssistantSpec,
@@ -49,8 +49,6 @@ from assistant_runner.setup.reading import (
 )
 
 PROFILE_VARIABLE = "ASSISTANT_RUNNER_PROFILE"
-FILE_STEM = "assistant"
-FILE_NAMES = tuple(f"{FILE_STEM}{suffix}" for suffix in SUFFIXES)
 FILE_KEYS = ("assistants", "defaults", "profiles", "project", "$schema")
 FILE_ONLY = ("profiles", "project", "extends", "abstract", "$schema")
 UNEXPANDED = ("instructions",)
@@ -120,12 +118,6 @@ def assistant_files(path: Path) -> list[Path]:
             remedy="name the file, or write one: assistant-runner assistant init",
         )
     return found
-
-
-def lone_assistant_file(folder: Path) -> Path | None:
-    """The `assistant.yaml` (.yml, .toml, .json) of a folder if there is exactly one."""
-    found = [folder / name for name in FILE_NAMES if (folder / name).is_file()]
-    return found[0] if len(found) == 1 else None
 
 
 def _unique(problems: list[Problem]) -> list[Problem]:

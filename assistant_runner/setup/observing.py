@@ -6,29 +6,20 @@ from typing import Any, TypeVar
 
 from assistant_runner.backends.base import Backend
 from assistant_runner.errors import NotFound
+from assistant_runner.setup.finding import every
 from assistant_runner.setup.lock import BackendRecords
 from assistant_runner.setup.model import AssistantSpec
 from assistant_runner.wire.assistants import Assistant
-from assistant_runner.wire.base import Page, WireObject
+from assistant_runner.wire.base import WireObject
 from assistant_runner.wire.files import File, VectorStore
-
-MAX_PAGES = 200
 
 ItemT = TypeVar("ItemT", bound=WireObject)
 
 
 async def all_pages(first: Any, item: type[ItemT]) -> list[ItemT]:
-    """Everything that `first(after)` lists, page by page; stops at a cursor that does not move."""
-    items: list[ItemT] = []
-    after: str | None = None
-    for _ in range(MAX_PAGES):
-        page: Page[ItemT] = await first(after)
-        items += page.data
-        cursor = page.last_id or (getattr(page.data[-1], "id", None) if page.data else None)
-        if not page.has_more or not page.data or cursor == after:
-            break
-        after = cursor
-    return items
+    """Everything that `first(after)` lists, page by page."""
+    found: list[ItemT] = [one async for one in every(first)]
+    return found
 
 
 @dataclass(slots=True)

@@ -15,7 +15,6 @@ from typing import Any
 
 from assistant_runner.errors import ConfigurationError
 from assistant_runner.setup.document import (
-    SUFFIXES,
     FileInvalid,
     KeyPath,
     Leaf,
@@ -26,6 +25,7 @@ from assistant_runner.setup.document import (
     Sequence,
     Written,
 )
+from assistant_runner.setup.finding import SUFFIXES
 
 MAX_BYTES = 10_000_000
 MAX_NODES = 200_000

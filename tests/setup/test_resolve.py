@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from assistant_runner.errors import NotFound, UsageError
+from assistant_runner.setup.finding import compare_tools
 from assistant_runner.setup.lock import LOCK_NAME
 from assistant_runner.setup.planned import PlanOptions
-from assistant_runner.setup.resolve import compare_tools, resolve_assistant
+from assistant_runner.setup.resolve import resolve_assistant
 from assistant_runner.wire.assistants import Assistant, AssistantCreate
 from tests.setup.memory import MemoryBackend
 
