@@ -1,94 +1,62 @@
-"""From settings to something that answers questions: backend, engine, tools and driver put together.
-
-The one place that chooses. `cli/` and `batch/` call it and decide nothing; a library user may too.
-It stands between `setup/` and `batch/` in the order of imports.
-"""
+"""The runner: asks, starts, forks and resumes runs with what was put together for it."""
 
 import asyncio
 import contextlib
 import dataclasses
-import hashlib
 import itertools
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import httpx
-from pydantic import TypeAdapter
-
+from assistant_runner.assembly.question import (
+    Question,
+    about_run,
+    check_tool_choice,
+    limits_of,
+    named_functions,
+    question_of,
+    request_for,
+)
+from assistant_runner.assembly.shelf import (
+    Shelf,
+    own_assistant,
+    tool_client,
+    tool_gate,
+    tool_warnings,
+    tools_folder,
+)
 from assistant_runner.backends.base import Backend
-from assistant_runner.backends.connect import open_http
 from assistant_runner.errors import ConfigurationError, NotFound, UsageError
 from assistant_runner.run.dispatch import DecideUnknown
 from assistant_runner.run.driver import Driver, Policies
 from assistant_runner.run.events import CallFinished, Listener, RunEvent, Warned
-from assistant_runner.run.history import fork_request
 from assistant_runner.run.journal import Journal, JournalRun, Recording, RunMemory, recall
 from assistant_runner.run.loop import Workshop
-from assistant_runner.run.records import dataclass_document, request_of, result_record
-from assistant_runner.run.request import Limits, RunRequest, RunResult
+from assistant_runner.run.records import request_of, result_record
+from assistant_runner.run.request import RunRequest, RunResult
 from assistant_runner.run.summary import RunSummariser
-from assistant_runner.service.engines.base import Engine
-from assistant_runner.service.engines.catalog import DEFAULT_MODEL
-from assistant_runner.service.settings import ServiceSettings
-from assistant_runner.settings import LoadedSettings, lay_assistant_file
-from assistant_runner.setup.finding import compare_tools, find_assistant, find_spec
-from assistant_runner.setup.model import AssistantSpec
-from assistant_runner.setup.planned import PlanOptions
-from assistant_runner.setup.resolve import ensure_assistant
-from assistant_runner.setup.tools import definitions_from, open_spec_tools
+from assistant_runner.settings import LoadedSettings
+from assistant_runner.setup.finding import find_assistant, find_spec
 from assistant_runner.tooling.contract import Tool, ToolContext
-from assistant_runner.tooling.fence import FENCE_RULE, FetchedThreads
-from assistant_runner.tooling.fetcher import guarded_client
-from assistant_runner.tooling.gate import Approve, ToolGate
-from assistant_runner.tooling.masking import secrets_of
-from assistant_runner.tooling.policy import Policy, PolicyRule
-from assistant_runner.tooling.recorded import recorded_client
-from assistant_runner.tooling.registry import Toolbox, default_tools, load_tools
-from assistant_runner.tooling.searching import choose_tools
-from assistant_runner.tooling.spill import READER_NAME, Spill
-from assistant_runner.wire.assistants import Assistant, AssistantCreate
-from assistant_runner.wire.base import Metadata
+from assistant_runner.tooling.gate import Approve
+from assistant_runner.tooling.registry import load_tools
+from assistant_runner.wire.assistants import Assistant
 from assistant_runner.wire.runs import Run
 from assistant_runner.wire.threads import MessageCreate
-from assistant_runner.wire.tools import AssistantTool, NamedToolChoice, ResponseFormat, ToolChoice
+from assistant_runner.wire.tools import AssistantTool
 
 if TYPE_CHECKING:
+    import httpx
+
+    from assistant_runner.service.engines.base import Engine
+    from assistant_runner.setup.model import AssistantSpec
     from assistant_runner.telemetry import RunSpans, Telemetry
 
-OWN_KEY = "assistant_runner.default"
-DEFAULT_INSTRUCTIONS = f"Answer with the tools you have. {FENCE_RULE}"
+
 MOST_RUN_TOOLS = 20
 """Tools that a run may name for itself, by the protocol; an assistant may have 128."""
-RECORDED_NOTICE = "offline: the replies of the tools are recorded, not live"
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One question as a user puts it. None means: as the settings or the assistant have it.
-
-    `assistant`: an id, a name, or the path of an assistant file. `tools`: names or addresses of
-    local tools (`get_weather`, `./my_tools.py:book_table`).
-    """
-
-    prompt: str
-    assistant: str | None = None
-    tools: tuple[str, ...] | None = None
-    thread_id: str | None = None
-    model: str | None = None
-    instructions: str | None = None
-    tool_choice: ToolChoice | None = None
-    parallel_tool_calls: bool | None = None
-    response_format: ResponseFormat | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    max_prompt_tokens: int | None = None
-    max_completion_tokens: int | None = None
-    metadata: Metadata | None = None
-    limits: Limits | None = None
 
 
 class Runner(Protocol):
@@ -123,137 +91,6 @@ class Runner(Protocol):
         ...
 
 
-@asynccontextmanager
-async def open_runner(loaded: LoadedSettings, *, approve: Approve | None = None) -> AsyncIterator[Runner]:
-    """A runner as the settings say; closes what it opened.
-
-    `approve` asks a person whether a call may run; None: nobody is there.
-
-    UsageError or ConfigurationError for settings that do not fit together, before any request.
-    """
-    cwd = Path.cwd()
-    notices: list[str] = []
-    named, profile = loaded.settings.assistant, loaded.settings.profile
-    spec, note = find_spec(named, cwd=cwd, environ=loaded.environ, profile=profile)
-    if spec is not None:
-        loaded = lay_assistant_file(loaded, str(spec.source), spec.settings_layer(), secrets=spec.secrets())
-        notices += [note] if note else []
-    settings = loaded.settings
-    async with AsyncExitStack() as stack:
-        if settings.tools is not None:
-            toolbox = load_tools(settings.tools, folder=_tools_folder(loaded), cwd=cwd)
-        elif spec is not None:
-            opening = open_spec_tools(spec, environ=loaded.environ, folder=_tools_folder(loaded))
-            toolbox = await stack.enter_async_context(opening)
-        else:
-            toolbox = default_tools()
-        backend, engine = await stack.enter_async_context(open_backend(loaded))
-        written = spec.model if spec else None
-        if engine is None:
-            label, model = backend.label, settings.model or written or DEFAULT_MODEL
-        else:
-            from assistant_runner.service.engines.choose import default_model
-
-            label, model = engine.label, settings.model or written or await default_model(engine)
-            if not engine.uses_model:
-                notices.append(_no_model_notice(engine))
-        if settings.offline:
-            notices.append(RECORDED_NOTICE)
-        client = await stack.enter_async_context(tool_client(loaded))
-        journal = _open_journal(loaded, notices)
-        if journal is not None:
-            stack.callback(journal.close)
-        telemetry = None
-        if settings.telemetry and not settings.offline:
-            from assistant_runner.telemetry import open_telemetry
-
-            telemetry = open_telemetry(loaded.environ)
-            stack.callback(telemetry.close)
-        yield AssembledRunner(
-            loaded,
-            backend=backend,
-            shelf=Shelf(toolbox, tool_gate(loaded, toolbox, spec, approve), spec),
-            approve=approve,
-            stack=stack,
-            client=client,
-            engine_label=label,
-            engine=engine,
-            model=model,
-            notices=tuple(notices),
-            journal=journal,
-            telemetry=telemetry,
-        )
-
-
-def tool_client(loaded: LoadedSettings) -> httpx.AsyncClient:
-    """The HTTP client that tools are handed: guarded and cached, or the recorded replies offline."""
-    settings = loaded.settings
-    if settings.offline:
-        return recorded_client()
-    return guarded_client(
-        allow_hosts=settings.allow_hosts,
-        ca_file=settings.ca_file,
-        cache=loaded.folders.cache / "tools-http.sqlite3",
-    )
-
-
-def tool_gate(
-    loaded: LoadedSettings, toolbox: Toolbox, spec: AssistantSpec | None, approve: Approve | None
-) -> ToolGate:
-    """The gate of a run's tools: what was approved beforehand, the file's policy, then the person.
-
-    Outputs are capped, and long ones kept whole beside the journal.
-    """
-    policy = (spec.policy if spec else None) or Policy()
-    given = tuple(
-        PolicyRule(tool=glob, action="allow", even_with_fetched_text=True) for glob in loaded.settings.approve
-    )
-    return ToolGate(
-        policy=policy.model_copy(update={"rules": (*given, *policy.rules)}),
-        approve=approve,
-        output_cap=loaded.settings.output_cap,
-        secrets=secrets_of(loaded.environ),
-        spill=Spill(loaded.folders.state / "outputs"),
-        reads_on=READER_NAME in toolbox,
-        fetched=FetchedThreads(loaded.folders.state / "fetched-threads.txt"),
-    )
-
-
-@asynccontextmanager
-async def open_backend(loaded: LoadedSettings) -> AsyncIterator[tuple[Backend, Engine | None]]:
-    """The backend that the settings name, and the engine behind it if it is the embedded one.
-
-    For commands that ask no question; UsageError or ConfigurationError before any request.
-    """
-    settings = loaded.settings
-    async with AsyncExitStack() as stack:
-        if settings.backend != "embedded":
-            if settings.offline:
-                raise UsageError(
-                    f"--offline and the backend {settings.backend!r} exclude each other",
-                    remedy="leave out one of them",
-                )
-            yield await stack.enter_async_context(open_http(loaded)), None
-            return
-        engine = await open_engine(loaded)
-        stack.push_async_callback(engine.aclose)
-        path = loaded.folders.data / "assistants.sqlite3"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # The service is imported where it is used: questions to other backends start sooner.
-        from assistant_runner.backends.embedded import open_embedded
-
-        yield await stack.enter_async_context(open_embedded(path, engine, service_settings(loaded))), engine
-
-
-@dataclass(frozen=True, slots=True)
-class Shelf:
-    """What runs of one assistant are made with: its tools, its gate, and its file if it came from one."""
-
-    toolbox: Toolbox
-    gate: ToolGate
-    spec: AssistantSpec | None = None
-
-
 class AssembledRunner:
     """The Runner of `open_runner`."""
 
@@ -264,9 +101,8 @@ class AssembledRunner:
         backend: Backend,
         shelf: Shelf,
         stack: AsyncExitStack,
-        client: httpx.AsyncClient,
         engine_label: str,
-        engine: Engine | None,
+        engine: "Engine | None",
         model: str,
         notices: tuple[str, ...],
         journal: Journal | None = None,
@@ -280,7 +116,7 @@ class AssembledRunner:
         self._shelf = shelf
         self._shelves: dict[str, Shelf] = {}
         self._stack = stack
-        self._client = client
+        self._client: httpx.AsyncClient | None = None
         self._assistants: dict[str, Assistant] = {}
         self._choosing = asyncio.Lock()
         self._model = model
@@ -338,6 +174,8 @@ class AssembledRunner:
         if memory.request is not None:
             request = request_of(memory.request)
         earlier = await self._messages_before(memory, request.thread_id)
+        from assistant_runner.run.history import fork_request
+
         request, carried = fork_request(
             memory, request, round_number=round_number, model=model, prompt=prompt
         )
@@ -491,7 +329,7 @@ class AssembledRunner:
         def context(call_id: str, tool: Tool, deadline_s: float, thread_id: str) -> ToolContext:
             return ToolContext(
                 tool_call_id=call_id,
-                http=self._client,
+                http=self._tool_client(),
                 environ=self._loaded.environ,
                 deadline_s=deadline_s,
                 question=question.prompt,
@@ -501,6 +339,13 @@ class AssembledRunner:
             )
 
         return Workshop(shelf.toolbox, shelf.gate, context, approve_hosted=shelf.gate.approve_hosted)
+
+    def _tool_client(self) -> "httpx.AsyncClient":
+        """The client of all tools, made when the first of them asks for it."""
+        if self._client is None:
+            self._client = tool_client(self._loaded)
+            self._stack.push_async_callback(self._client.aclose)
+        return self._client
 
     async def _shelf_of(self, question: Question) -> Shelf:
         """The question's tools and gate: its own tools, else its assistant file's, else the runner's."""
@@ -512,7 +357,7 @@ class AssembledRunner:
             shelf = self._shelves[asked]
         if question.tools is None:
             return shelf
-        tools = load_tools(question.tools, folder=_tools_folder(self._loaded), cwd=Path.cwd())
+        tools = load_tools(question.tools, folder=tools_folder(self._loaded), cwd=Path.cwd())
         return Shelf(tools, shelf.gate, shelf.spec)
 
     def _asked_tools(
@@ -527,6 +372,8 @@ class AssembledRunner:
         tools = assistant.tools or []
         if len(tools) <= settings.tools_searched_above:
             return None
+        from assistant_runner.tooling.searching import choose_tools
+
         hosted = sum(tool.type != "function" for tool in tools)
         keep = named_functions(question.tool_choice)
         return tuple(choose_tools(tools, question.prompt, limit=MOST_RUN_TOOLS - hosted, keep=keep))
@@ -536,7 +383,9 @@ class AssembledRunner:
         spec, _ = find_spec(reference, cwd=Path.cwd(), environ=self._loaded.environ, profile=profile)
         if spec is None:
             return Shelf(self._shelf.toolbox, self._shelf.gate)
-        opening = open_spec_tools(spec, environ=self._loaded.environ, folder=_tools_folder(self._loaded))
+        from assistant_runner.setup.tools import open_spec_tools
+
+        opening = open_spec_tools(spec, environ=self._loaded.environ, folder=tools_folder(self._loaded))
         toolbox = await self._stack.enter_async_context(opening)
         return Shelf(toolbox, tool_gate(self._loaded, toolbox, spec, self._approve), spec)
 
@@ -555,9 +404,13 @@ class AssembledRunner:
                     self._assistants[key] = await find_assistant(self.backend, reference)
             return self._assistants[key]
 
-    async def _ensure(self, spec: AssistantSpec) -> Assistant:
+    async def _ensure(self, spec: "AssistantSpec") -> Assistant:
         """The assistant of a file; its own tools are what it offers, whatever a question brings."""
-        folder = _tools_folder(self._loaded)
+        from assistant_runner.setup.planned import PlanOptions
+        from assistant_runner.setup.resolve import ensure_assistant
+        from assistant_runner.setup.tools import definitions_from
+
+        folder = tools_folder(self._loaded)
         boxes = {one.spec.identity: one.toolbox for one in (self._shelf, *self._shelves.values()) if one.spec}
         options = PlanOptions(
             define=definitions_from(folder, boxes=boxes),
@@ -567,66 +420,6 @@ class AssembledRunner:
             recreate=True,
         )
         return await ensure_assistant(self.backend, spec, state=self._loaded.folders.state, options=options)
-
-
-def named_functions(choice: ToolChoice | None) -> list[str]:
-    """The function that a tool choice names, if it does."""
-    if isinstance(choice, dict):
-        choice = NamedToolChoice.model_validate(choice)
-    return [choice.function.name] if isinstance(choice, NamedToolChoice) and choice.function else []
-
-
-def tool_warnings(assistant: Assistant, toolbox: Toolbox) -> list[str]:
-    """What to say before a run whose assistant offers functions that are not here (case-087)."""
-    missing = compare_tools(assistant, toolbox.names()).missing
-    if not missing:
-        return []
-    return [
-        f"the assistant offers {', '.join(missing)}, which is not here: calls of it are answered by an error"
-    ]
-
-
-def request_for(
-    question: Question,
-    assistant_id: str,
-    spec: AssistantSpec | None = None,
-    *,
-    tools: tuple[AssistantTool, ...] | None = None,
-) -> RunRequest:
-    """The run that the question asks for; what it leaves open is as the assistant's file says."""
-    parallel = question.parallel_tool_calls
-    return RunRequest(
-        assistant_id=assistant_id,
-        prompt=question.prompt,
-        thread_id=question.thread_id,
-        model=question.model,
-        instructions=question.instructions,
-        tools=tools,
-        tool_choice=question.tool_choice or (spec.tool_choice if spec else None),
-        parallel_tool_calls=spec.parallel_tool_calls if spec and parallel is None else parallel,
-        response_format=question.response_format,
-        temperature=question.temperature,
-        top_p=question.top_p,
-        max_prompt_tokens=question.max_prompt_tokens,
-        max_completion_tokens=question.max_completion_tokens,
-        metadata=question.metadata,
-    )
-
-
-def about_run(loaded: LoadedSettings, question: Question) -> dict[str, Any]:
-    """What the journal keeps so that another process can take the run up: no secrets, headers left out."""
-    values = loaded.settings.model_dump(mode="json", exclude={"backend_headers"})
-    return {
-        "settings": {name: value for name, value in values.items() if loaded.origins[name] != "default"},
-        "folder": str(Path.cwd()),
-        "question": dataclass_document(question),
-    }
-
-
-def question_of(run: JournalRun) -> Question:
-    """The question of a journal's run."""
-    question: Question = TypeAdapter(Question).validate_python(run.about["question"])
-    return question
 
 
 def answers_of(memory: RunMemory, answers: Mapping[str, str]) -> dict[str, CallFinished]:
@@ -639,13 +432,6 @@ def answers_of(memory: RunMemory, answers: Mapping[str, str]) -> dict[str, CallF
         call_id: CallFinished(call_id, open_[call_id], False, text, 0.0, content=text)
         for call_id, text in answers.items()
     }
-
-
-def _finish(recording: Recording | None, spans: "RunSpans | None", result: RunResult) -> None:
-    if recording is not None:
-        recording.finish(result_record(result))
-    if spans is not None:
-        spans.finish(result)
 
 
 @contextlib.contextmanager
@@ -674,107 +460,8 @@ def recorded(
                 recording.release()
 
 
-def _open_journal(loaded: LoadedSettings, notices: list[str]) -> Journal | None:
-    """The journal; without one a run still works, and a notice says that it cannot be resumed."""
-    if not loaded.settings.journal:
-        return None
-    try:
-        journal = Journal(loaded.folders.state)
-        journal.tidy()
-        return journal
-    except ConfigurationError as error:
-        notices.append(f"no journal is kept, so runs cannot be resumed: {error.message}")
-        return None
-
-
-async def own_assistant(backend: Backend, toolbox: Toolbox, *, model: str) -> Assistant:
-    """The assistant of questions that name none: found again by what it is made of, else created."""
-    body = AssistantCreate(
-        model=model,
-        name="assistant-runner",
-        instructions=DEFAULT_INSTRUCTIONS,
-        tools=list(toolbox.definitions()),
-    )
-    made_of = hashlib.sha256(json.dumps(body.document(), sort_keys=True).encode()).hexdigest()[:32]
-    async for assistant in every_assistant(backend):
-        if (assistant.metadata or {}).get(OWN_KEY) == made_of:
-            return assistant
-    return await backend.create_assistant(body.model_copy(update={"metadata": {OWN_KEY: made_of}}))
-
-
-async def every_assistant(backend: Backend) -> AsyncIterator[Assistant]:
-    """All assistants, newest first, page by page."""
-    after: str | None = None
-    while True:
-        page = await backend.list_assistants(after=after)
-        for assistant in page.data:
-            yield assistant
-        if not page.has_more or not page.data:
-            return
-        after = page.data[-1].id
-
-
-def check_tool_choice(choice: ToolChoice | None, toolbox: Toolbox) -> None:
-    """UsageError if it names a function that is not offered (row S1.15)."""
-    if isinstance(choice, dict):
-        choice = NamedToolChoice.model_validate(choice)
-    if isinstance(choice, NamedToolChoice) and choice.type == "function":
-        name = choice.function.name if choice.function else ""
-        if name not in toolbox:
-            raise UsageError(
-                f"--tool-choice {name!r}: no such tool",
-                remedy=f"there are: {', '.join(toolbox.names()) or 'none'}",
-            )
-
-
-def limits_of(loaded: LoadedSettings) -> Limits:
-    """The limits that the settings say."""
-    settings = loaded.settings
-    return Limits(
-        rounds=settings.rounds,
-        timeout_s=settings.timeout_s,
-        tool_timeout_s=settings.tool_timeout_s,
-        parallelism=settings.parallelism,
-        repeats=settings.repeats,
-        bad_rounds=settings.bad_rounds,
-        output_cap=settings.output_cap,
-    )
-
-
-def service_settings(loaded: LoadedSettings) -> ServiceSettings:
-    """The embedded service's settings."""
-    return ServiceSettings(run_expires_s=loaded.settings.run_expires_s, data_folder=loaded.folders.data)
-
-
-async def open_engine(loaded: LoadedSettings) -> Engine:
-    settings = loaded.settings
-    from assistant_runner.service.engines.choose import choose_engine
-
-    return await choose_engine(
-        settings.engine,
-        environ=loaded.environ,
-        model=settings.model,
-        base_url=settings.engine_base_url,
-        script=settings.script,
-        offline=settings.offline,
-        aliases=settings.model_aliases,
-        key_env=settings.engine_key_env,
-        api_version=settings.engine_api_version,
-        scope=settings.engine_scope,
-        ca_file=settings.ca_file,
-        proxy=settings.proxy,
-        store=settings.engine_store,
-        hosted=frozenset(settings.engine_hosted),
-    )
-
-
-def _no_model_notice(engine: Engine) -> str:
-    return (
-        f"{engine.name}: no language model is used. To use one, set OPENAI_API_KEY or "
-        "AZURE_OPENAI_ENDPOINT, start a local model server, or name one with --engine."
-    )
-
-
-def _tools_folder(loaded: LoadedSettings) -> Path:
-    folder = loaded.settings.tools_folder
-    return Path(folder) if folder else loaded.folders.config / "tools"
+def _finish(recording: Recording | None, spans: "RunSpans | None", result: RunResult) -> None:
+    if recording is not None:
+        recording.finish(result_record(result))
+    if spans is not None:
+        spans.finish(result)
