@@ -6,15 +6,12 @@ config folder. A key in a config file's text is refused: secrets come from the e
 with mode 0600, a keyring or a command (design, promises).
 """
 
-import difflib
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import platformdirs
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from assistant_runner.errors import ConfigurationError
@@ -121,6 +118,8 @@ def find_folders(environ: Mapping[str, str]) -> Folders:
     if home:
         root = Path(home).expanduser()
         return Folders(root / "config", root / "data", root / "state", root / "cache")
+    import platformdirs
+
     dirs = platformdirs.PlatformDirs("assistant-runner", appauthor=False)
     return Folders(dirs.user_config_path, dirs.user_data_path, dirs.user_state_path, dirs.user_cache_path)
 
@@ -201,11 +200,13 @@ def _is_plain(annotation: Any) -> bool:
 
 
 def _read_file(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    import tomllib
+
     try:
         text = path.read_text(encoding="utf-8-sig")
         document = tomllib.loads(text)
-    except FileNotFoundError:
-        return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(
             f"{path}: cannot be read: {error}", remedy=f"correct or remove {path}"
@@ -228,6 +229,8 @@ def _read_file(path: Path) -> dict[str, Any]:
 def _say_unknown(key: str) -> str:
     if key in SECRET_WORDS:
         return f"{key}: secrets are not read from config text"
+    import difflib
+
     near = difflib.get_close_matches(key, Settings.model_fields, n=1)
     return f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 

@@ -29,12 +29,10 @@ from assistant_runner.batch.fingerprint import (
     remote_assistant_parts,
     settings_parts,
 )
-from assistant_runner.batch.junit import write_junit
 from assistant_runner.batch.limiter import Limiter, LimiterPlan
 from assistant_runner.batch.lock import output_lock
 from assistant_runner.batch.output import ResultStore, read_results, state_folder
 from assistant_runner.batch.progress import LOCK_FILE, read_command, snapshot, write_command, write_snapshot
-from assistant_runner.batch.report import write_report
 from assistant_runner.batch.source import Source, spool
 from assistant_runner.errors import AssistantRunnerError, NotFound, UsageError
 from assistant_runner.settings import LoadedSettings, lay_assistant_file
@@ -326,8 +324,12 @@ def _write_reports(request: BatchRequest, output: Path, final: dict[str, Any]) -
     codec = codec_for(request.output_form, output.name)
     try:
         if request.junit is not None:
+            from assistant_runner.batch.junit import write_junit
+
             write_junit(request.junit, read_results(output, codec), name=request.source.name)
         if request.report is not None:
+            from assistant_runner.batch.report import write_report
+
             write_report(
                 request.report, read_results(output, codec), title=request.source.name, made_at=time.time()
             )

@@ -8,12 +8,13 @@ Names: 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-` (reference, section 7.1)
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
-
-import httpx
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from assistant_runner.wire.runs import Usage
 from assistant_runner.wire.tools import FunctionDefinition, FunctionTool
+
+if TYPE_CHECKING:
+    import httpx
 
 Effects = Literal["read", "write"]
 Approval = Literal["policy", "always", "never"]
@@ -49,7 +50,7 @@ class ToolContext:
     """
 
     tool_call_id: str
-    http: httpx.AsyncClient
+    http: "httpx.AsyncClient"
     environ: Mapping[str, str]
     deadline_s: float
     question: str = ""

@@ -17,7 +17,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import httpx
 from pydantic import BaseModel
 
 from assistant_runner.tooling.contract import HttpReply
@@ -132,7 +131,9 @@ def _plain(value: Any, notes: dict[str, None], above: tuple[int, ...], path: str
             return value.isoformat()
         case datetime.timedelta():
             return value.total_seconds()
-        case os.PathLike() | uuid.UUID() | httpx.URL():
+        case os.PathLike() | uuid.UUID():
+            return _text(str(value), notes)
+        case _ if _is_httpx(value, "URL"):
             return _text(str(value), notes)
         case BaseException():
             return f"{type(value).__name__}: {value}"
@@ -153,7 +154,7 @@ def _container(value: Any, notes: dict[str, None], above: tuple[int, ...], path:
             return _mapping(dict(value), notes, inside, path)
         case HttpReply():
             return _plain(value.entity, notes, inside, path)
-        case httpx.Response():
+        case _ if _is_httpx(value, "Response"):
             return _plain(_entity(value), notes, inside, path)
         case Mapping():
             return _mapping(value, notes, inside, path)
@@ -243,7 +244,15 @@ def _bytes(data: bytes, notes: dict[str, None]) -> str:
     return f"[binary data: {kind}, {len(data):,} bytes]"
 
 
-def _entity(response: httpx.Response) -> Any:
+def _is_httpx(value: Any, name: str) -> bool:
+    """Whether it is that class of httpx or httpx2, which need not be imported to know."""
+    return any(
+        kind.__name__ == name and kind.__module__.partition(".")[0] in ("httpx", "httpx2")
+        for kind in type(value).__mro__
+    )
+
+
+def _entity(response: Any) -> Any:
     try:
         return response.json()
     except ValueError:

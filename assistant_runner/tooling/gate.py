@@ -18,8 +18,6 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterat
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import httpx
-
 from assistant_runner.tooling.arguments import Rejection, fit_arguments, repair_call
 from assistant_runner.tooling.contract import HttpReply, Summary, Tool, ToolContext, ToolFailure, ToolOutcome
 from assistant_runner.tooling.encoding import DEFAULT_CAP, MAX_ITEMS, cut_text, to_text
@@ -376,7 +374,11 @@ def _total(spent: list[Usage]) -> Usage | None:
 
 
 def _is_transient(error: Exception) -> bool:
-    return error.transient if isinstance(error, ToolFailure) else isinstance(error, httpx.TransportError)
+    if isinstance(error, ToolFailure):
+        return error.transient
+    import httpx  # costs a tenth of a second: only when something went wrong
+
+    return isinstance(error, httpx.TransportError)
 
 
 def _say(error: BaseException) -> str:

@@ -10,7 +10,6 @@ function that has a docstring.
 import difflib
 import hashlib
 import importlib
-import importlib.metadata
 import importlib.util
 import inspect
 import sys
@@ -19,13 +18,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from assistant_runner.errors import ConfigurationError
 from assistant_runner.tooling.contract import Tool
 from assistant_runner.tooling.schema import check_name, options_of, tool_from
 from assistant_runner.tooling.selecting import check_selector
 from assistant_runner.wire.tools import FunctionTool
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint, EntryPoints
 
 PlaceT = TypeVar("PlaceT")
 ENTRY_POINTS = "assistant_runner.tools"
@@ -113,7 +115,7 @@ def find_tools(*, shipped: bool = True, folder: Path | None = None) -> Catalogue
     for place in _folders(shipped=shipped, folder=folder):
         for path in _module_files(place):
             _collect(box, problems, tools_of_file, path)
-    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
+    for entry in _entry_points():
         _collect(box, problems, _tools_of_entry_point, entry)
     return Catalogue(box, tuple(problems))
 
@@ -243,7 +245,7 @@ def _by_name(name: str, folders: Sequence[Path]) -> Tool:
             for tool in tools_of_file(path):
                 if tool.name == name:
                     return tool
-    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
+    for entry in _entry_points():
         if entry.name == name:
             return _from_entry_point(entry)
     box, problems = Toolbox(), list[str]()
@@ -252,9 +254,7 @@ def _by_name(name: str, folders: Sequence[Path]) -> Tool:
             _collect(box, problems, tools_of_file, path)
     if name in box:
         return box[name]
-    known = sorted(
-        {*box.names(), *(entry.name for entry in importlib.metadata.entry_points(group=ENTRY_POINTS))}
-    )
+    known = sorted({*box.names(), *(entry.name for entry in _entry_points())})
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     broken = "".join(f"; not loaded: {problem}" for problem in problems)
@@ -274,11 +274,17 @@ def _collect(box: Toolbox, problems: list[str], load: Callable[[PlaceT], list[To
         problems.append(error.message)
 
 
-def _tools_of_entry_point(entry: importlib.metadata.EntryPoint) -> list[Tool]:
+def _entry_points() -> "EntryPoints":
+    from importlib.metadata import entry_points  # reads what all installed packages say of themselves
+
+    return entry_points(group=ENTRY_POINTS)
+
+
+def _tools_of_entry_point(entry: "EntryPoint") -> list[Tool]:
     return [_from_entry_point(entry)]
 
 
-def _from_entry_point(entry: importlib.metadata.EntryPoint) -> Tool:
+def _from_entry_point(entry: "EntryPoint") -> Tool:
     try:
         candidate = entry.load()
     except Exception as error:

@@ -7,9 +7,6 @@ document `{statusLine, headers, entity, _debug, original}`; without a selector i
 
 from typing import Any
 
-import jmespath
-from jmespath.exceptions import JMESPathError
-
 from assistant_runner.errors import ConfigurationError
 from assistant_runner.tooling.contract import HttpReply, ToolFailure
 from assistant_runner.tooling.encoding import to_plain
@@ -17,6 +14,9 @@ from assistant_runner.tooling.encoding import to_plain
 
 def check_selector(expression: str, *, tool: str) -> str:
     """The expression; ConfigurationError if it is none."""
+    import jmespath
+    from jmespath.exceptions import JMESPathError
+
     try:
         jmespath.compile(expression)
     except JMESPathError as error:
@@ -37,6 +37,9 @@ def select(result: Any, expression: str | None) -> tuple[Any, tuple[str, ...]]:
         if expression == "entity":
             return to_plain(result.entity)
         result = result.document()
+    import jmespath
+    from jmespath.exceptions import JMESPathError
+
     plain, notes = to_plain(result)
     try:
         found = jmespath.search(expression, plain)
