@@ -446,7 +446,7 @@ def recorded(
 
     async def listen(event: RunEvent) -> None:
         if recording is not None:
-            recording.append(event)
+            await recording.listen(event)
         for other in others:
             await other(event)
 

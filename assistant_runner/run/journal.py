@@ -1,20 +1,23 @@
 """The journal: every run of ours, written ahead to SQLite, so that nothing is lost or done twice.
 
 A record is on disk before the run goes on: a call is recorded before its tool is asked, its output
-before it is submitted. Killed at any instant, the process leaves records from which `recall` tells
-what is known, and the run can be taken up again. Write-ahead logging without a flush per record:
-a kill loses nothing; a power cut may lose the last moments, never the file.
+before it is submitted. Runs that go on at the same moment share one commit. Killed at any instant, the
+process leaves records from which `recall` tells what is known, and the run can be taken up again.
+Write-ahead logging without a flush per record: a kill loses nothing; a power cut may lose the last
+moments, never the file.
 
 One row per run for lists, its records in order (the events of run/events.py), its result once it
 has one. A process that works on a run holds a lock on a file of its own, which the system releases
 however it ends: so a run is taken up by one process at a time.
 """
 
+import asyncio
 import contextlib
 import dataclasses
 import itertools
 import json
 import os
+import secrets
 import sqlite3
 import time
 import uuid
@@ -45,7 +48,7 @@ LOCKS = "locks"
 BUSY_S = 10.0
 STALE_LOCK_S = 3600
 LEFT_LOCKS = 20
-WAITING = (TextArrived, RoundStarted, RoundCompleted)
+WAITING = (TextArrived, RoundStarted, RoundCompleted, RunEnded)
 WAITING_EVENTS = 64
 """Events that nothing depends on, and how many of them may wait for the next record."""
 
@@ -150,6 +153,7 @@ class Journal:
                 "with --no-journal",
             ) from None
         self._owner = uuid.uuid4().hex
+        self._group: _Group | None = None
         self._lock: BinaryIO | None = None
         self._began = 0
 
@@ -164,6 +168,8 @@ class Journal:
             self._db.execute(f"PRAGMA user_version = {_VERSION}")
 
     def close(self) -> None:
+        with contextlib.suppress(ConfigurationError):
+            self.commit()
         self._db.close()
         if self._lock is not None:
             with contextlib.suppress(OSError):
@@ -184,17 +190,13 @@ class Journal:
     ) -> "Recording":
         """A recording of a run that is about to be asked for."""
         self._hold_lock()
-        key, now = f"j_{uuid.uuid4().hex[:20]}", self._clock()
+        now = self._clock()
+        key = f"j_{int(now * 1000):012x}{secrets.token_hex(4)}"  # in order of time: neighbours on disk
         self._began += 1
         if self._began % PRUNE_EVERY == 0:  # a batch begins very many
             self.prune()
-        with self._writing():
-            self._db.execute(
-                "INSERT INTO runs (key, thread_id, backend, prompt, status, owner, about, created_at,"
-                " updated_at) VALUES (?, ?, ?, ?, 'requested', ?, ?, ?, ?)",
-                (key, thread_id, backend, prompt, self._owner, _dump(about), now, now),
-            )
-        return Recording(self, key, 0)
+        row = (key, thread_id, backend, prompt, self._owner, _dump(about), now, now)
+        return Recording(self, key, 0, row=row)
 
     def take_up(self, run: JournalRun) -> "Recording":
         """A recording that goes on with this run; UsageError if another living process works on it."""
@@ -204,6 +206,7 @@ class Journal:
                 f"run {run.run_id or run.key} is being worked on by another process",
                 remedy=f"watch it: assistant-runner run tail {run.run_id or run.key}",
             )
+        self.commit()
         with self._writing():
             taken = self._db.execute(
                 "UPDATE runs SET owner = ?, updated_at = ? WHERE key = ? AND owner IS ?",
@@ -225,28 +228,78 @@ class Journal:
         except sqlite3.Error as error:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-            raise ConfigurationError(
+            raised = ConfigurationError(
                 f"the journal {self.path} cannot be written: {error}",
                 remedy="free space on the disk, or leave the journal out with --no-journal",
-            ) from None
+            )
+            self._close_group(raised)
+            raise raised from None
 
-    def _append(self, key: str, rows: Sequence[tuple[int, str, str]], changes: Mapping[str, Any]) -> None:
-        """Rows of (seq, event, body) and changes of the run's row, all or none."""
+    def _append(
+        self,
+        key: str,
+        row: Sequence[Any] | None,
+        records: Sequence[tuple[int, str, str]],
+        changes: Mapping[str, Any],
+    ) -> None:
+        """The run's row if it is new, records of (seq, event, body), changes of the row. No commit."""
         now = self._clock()
         with self._writing():
-            if rows and changes:
+            if not self._db.in_transaction:
                 self._db.execute("BEGIN IMMEDIATE")
-            if rows:  # one statement: a transaction of its own, whatever the number of rows
-                places = ", ".join(["(?, ?, ?, ?, ?)"] * len(rows))
-                values = [value for seq, event, body in rows for value in (key, seq, now, event, body)]
+            if row is not None:
+                self._db.execute(
+                    "INSERT INTO runs (key, thread_id, backend, prompt, status, owner, about, created_at,"
+                    " updated_at) VALUES (?, ?, ?, ?, 'requested', ?, ?, ?, ?)",
+                    row,
+                )
+            if records:
+                places = ", ".join(["(?, ?, ?, ?, ?)"] * len(records))
+                values = [value for seq, event, body in records for value in (key, seq, now, event, body)]
                 self._db.execute(f"INSERT INTO records (key, seq, at, event, body) VALUES {places}", values)
             if changes:
                 sets = ", ".join(f"{name} = ?" for name in changes)
                 self._db.execute(
                     f"UPDATE runs SET {sets}, updated_at = ? WHERE key = ?", (*changes.values(), now, key)
                 )
-            if rows and changes:
+
+    def commit(self) -> None:
+        """What was written is on disk when it returns."""
+        if self._db.in_transaction:
+            with self._writing():
                 self._db.execute("COMMIT")
+        self._close_group(None)
+
+    async def committed(self) -> None:
+        """What was written is on disk when it returns; those who wait at the same moment share one commit."""
+        group = self._join_group()
+        await group.closed.wait()
+        if group.error is not None:
+            raise group.error
+
+    def commit_soon(self) -> None:
+        """For the end of a run, which nobody waits for."""
+        try:
+            self._join_group()
+        except RuntimeError:  # no loop is running
+            self.commit()
+
+    def _join_group(self) -> "_Group":
+        if self._group is None:
+            asyncio.get_running_loop().call_soon(self._commit_group)
+            self._group = _Group()
+        return self._group
+
+    def _commit_group(self) -> None:
+        if self._group is not None:  # else somebody has committed meanwhile
+            with contextlib.suppress(ConfigurationError):  # every run of the group raises it
+                self.commit()
+
+    def _close_group(self, error: ConfigurationError | None) -> None:
+        if self._group is not None:
+            self._group.error = error
+            self._group.closed.set()
+            self._group = None
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -316,6 +369,7 @@ class Journal:
 
         A run that waits for a person has not ended: it stays.
         """
+        self.commit()
         with self._writing():
             self._db.execute("BEGIN IMMEDIATE")
             old = [
@@ -360,54 +414,70 @@ class Journal:
             return False
 
 
+@dataclass(slots=True)
+class _Group:
+    """Runs whose writes go to disk together."""
+
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+    error: ConfigurationError | None = None
+
+
 class Recording:
     """Writes one run's events; `listen` is a Listener, awaited before the run goes on.
 
-    Events that nothing depends on (pieces of text, the frame of a round) wait for the next one that
-    something depends on and go to disk with it, in their order.
+    Events that nothing depends on (pieces of text, the frame of a round, the end) wait for the next write
+    and go to disk with it, in their order. `row`: of a run that is new, written with its first event.
     """
 
-    def __init__(self, journal: Journal, key: str, last_seq: int) -> None:
+    def __init__(
+        self, journal: Journal, key: str, last_seq: int, *, row: Sequence[Any] | None = None
+    ) -> None:
         self.key = key
         self._journal = journal
         self._seq = last_seq
+        self._row = row
         self._waiting: list[RunEvent] = []
+        self._released = False
 
     async def listen(self, event: RunEvent) -> None:
-        self.append(event)
-
-    def append(self, event: RunEvent) -> None:
         """On disk when it returns, unless the event may wait."""
         self._waiting.append(event)
         if not isinstance(event, WAITING) or len(self._waiting) >= WAITING_EVENTS:
-            self._write(_changes(event))
+            self._write({})
+            await self._journal.committed()
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """The result of the completed run, whole, for replay."""
+        """The result of the completed run, whole, for replay; nobody works on the run any more."""
         self._write({"result": _dump(result), "owner": None})
+        self._released = True
 
     def release(self) -> None:
         """Nobody works on the run any more."""
-        self._write({"owner": None})
+        if not self._released:
+            self._write({"owner": None})
+        self._journal.commit_soon()
 
-    def _write(self, changes: Mapping[str, Any]) -> None:
-        rows: list[tuple[int, str, str]] = []
-        for key, group in itertools.groupby(self._waiting, key=_group):
+    def _write(self, changes: dict[str, Any]) -> None:
+        records: list[tuple[int, str, str]] = []
+        for key, group in itertools.groupby(self._waiting, key=_text_of):
             events = list(group)
             if key is None:
-                rows.extend((self._next(), event.name, _dump(_fields(event))) for event in events)
+                records.extend((self._next(), event.name, _dump(_fields(event))) for event in events)
             else:
                 pieces = [event.text for event in events if isinstance(event, TextArrived)]
-                rows.append((self._next(), _DELTAS, _dump({"message_id": key, "pieces": pieces})))
-        self._waiting = []
-        self._journal._append(self.key, rows, changes)
+                records.append((self._next(), _DELTAS, _dump({"message_id": key, "pieces": pieces})))
+        learned: dict[str, Any] = {}
+        for event in self._waiting:
+            learned |= _changes(event)
+        self._journal._append(self.key, self._row, records, learned | changes)
+        self._waiting, self._row = [], None
 
     def _next(self) -> int:
         self._seq += 1
         return self._seq
 
 
-def _group(event: RunEvent) -> str | None:
+def _text_of(event: RunEvent) -> str | None:
     """Pieces of one text go into one row."""
     return event.message_id if isinstance(event, TextArrived) else None
 

@@ -1,3 +1,4 @@
+import asyncio
 import multiprocessing
 import stat
 
@@ -42,29 +43,55 @@ def begin(journal, prompt="hello"):
     return journal.begin(backend="embedded", prompt=prompt, thread_id=None, about={"folder": "/x"})
 
 
-def test_every_event_comes_back_as_it_was_in_order(tmp_path):
+async def test_every_event_comes_back_as_it_was_in_order(tmp_path):
     with Journal(tmp_path) as journal:
         recording = begin(journal)
         for event in EVENTS:
-            recording.append(event)
+            await recording.listen(event)
+        recording.release()
 
         assert [record.event for record in journal.records(recording.key)] == EVENTS
 
 
-def test_a_record_is_seen_by_another_process_as_soon_as_append_returns(tmp_path):
+async def test_a_record_is_seen_by_another_process_as_soon_as_listen_returns(tmp_path):
     with Journal(tmp_path) as journal, Journal(tmp_path) as other:
         recording = begin(journal)
-        recording.append(EVENTS[0])
+        await recording.listen(EVENTS[0])
 
         assert [record.event for record in other.records(recording.key)] == EVENTS[:1]
 
 
-def test_a_list_shows_the_newest_first_with_their_ids_and_states(tmp_path):
+async def test_runs_that_go_on_at_the_same_moment_share_one_commit(tmp_path):
+    with Journal(tmp_path) as journal, Journal(tmp_path) as other:
+        statements = []
+        journal._db.set_trace_callback(statements.append)
+        recordings = [begin(journal, str(number)) for number in range(5)]
+
+        await asyncio.gather(*(recording.listen(EVENTS[0]) for recording in recordings))
+
+        assert statements.count("COMMIT") == 1
+        assert all(other.records(recording.key) for recording in recordings)
+
+
+async def test_a_commit_that_fails_stops_every_run_that_waits_for_it(tmp_path):
+    with Journal(tmp_path) as journal:
+        journal._db.execute("PRAGMA query_only = on")
+        recordings = [begin(journal, str(number)) for number in range(2)]
+
+        ends = await asyncio.gather(
+            *(recording.listen(EVENTS[0]) for recording in recordings), return_exceptions=True
+        )
+
+        assert [type(end) for end in ends] == [ConfigurationError] * 2
+
+
+async def test_a_list_shows_the_newest_first_with_their_ids_and_states(tmp_path):
     with Journal(tmp_path) as journal:
         first = begin(journal, "one")
         for event in EVENTS:
-            first.append(event)
-        begin(journal, "two").append(EVENTS[0])
+            await first.listen(event)
+        first.release()
+        await begin(journal, "two").listen(EVENTS[0])
 
         newest, oldest = journal.runs()
 
@@ -74,10 +101,10 @@ def test_a_list_shows_the_newest_first_with_their_ids_and_states(tmp_path):
 
 
 @pytest.mark.parametrize("reference", ["run_1", "j_"], ids=["run-id", "key"])
-def test_a_run_is_found_by_its_id_or_its_key(tmp_path, reference):
+async def test_a_run_is_found_by_its_id_or_its_key(tmp_path, reference):
     with Journal(tmp_path) as journal:
         recording = begin(journal)
-        recording.append(EVENTS[1])
+        await recording.listen(EVENTS[1])
         wanted = reference if reference == "run_1" else recording.key
 
         assert journal.find(wanted).key == recording.key
@@ -86,10 +113,10 @@ def test_a_run_is_found_by_its_id_or_its_key(tmp_path, reference):
             journal.find("run_2")
 
 
-def test_the_result_is_kept_whole_and_frees_the_run(tmp_path):
+async def test_the_result_is_kept_whole_and_frees_the_run(tmp_path):
     with Journal(tmp_path) as journal:
         recording = begin(journal)
-        recording.append(TextArrived("late", "msg_1"))
+        await recording.listen(TextArrived("late", "msg_1"))
         recording.finish({"text": "Łódź"})
 
         assert journal.result(recording.key) == {"text": "Łódź"}
@@ -97,27 +124,29 @@ def test_the_result_is_kept_whole_and_frees_the_run(tmp_path):
         assert not journal.is_worked_on(journal.find(recording.key))
 
 
-def test_a_run_that_a_living_process_works_on_is_not_taken_up(tmp_path):
+async def test_a_run_that_a_living_process_works_on_is_not_taken_up(tmp_path):
     with Journal(tmp_path) as journal, Journal(tmp_path) as other:
         recording = begin(journal)
+        await recording.listen(EVENTS[0])
 
         with pytest.raises(UsageError, match="another process"):
             other.take_up(other.find(recording.key))
 
         recording.release()
+        journal.commit()
         again = other.take_up(other.find(recording.key))
-        again.append(EVENTS[0])
-        assert [record.seq for record in journal.records(recording.key)] == [1]
+        await again.listen(EVENTS[0])
+        assert [record.seq for record in journal.records(recording.key)] == [1, 2]
 
 
 def _begin_and_die(folder):
     import os
 
-    begin(Journal(folder)).append(EVENTS[0])
+    asyncio.run(begin(Journal(folder)).listen(EVENTS[0]))
     os.kill(os.getpid(), 9)
 
 
-def test_a_run_of_a_killed_process_is_taken_up_where_it_stopped(tmp_path):
+async def test_a_run_of_a_killed_process_is_taken_up_where_it_stopped(tmp_path):
     process = multiprocessing.get_context("spawn").Process(target=_begin_and_die, args=(tmp_path,))
     process.start()
     process.join(30)
@@ -126,7 +155,7 @@ def test_a_run_of_a_killed_process_is_taken_up_where_it_stopped(tmp_path):
         run = journal.last()
         assert not journal.is_worked_on(run)
         recording = journal.take_up(run)
-        recording.append(EVENTS[1])
+        await recording.listen(EVENTS[1])
         assert [record.event for record in journal.records(run.key)] == EVENTS[:2]
 
 
@@ -135,7 +164,7 @@ def test_the_file_is_private(tmp_path):
         assert stat.S_IMODE(journal.path.stat().st_mode) == 0o600
 
 
-def test_a_journal_that_cannot_be_opened_or_written_says_so(tmp_path):
+async def test_a_journal_that_cannot_be_opened_or_written_says_so(tmp_path):
     (tmp_path / "journal.sqlite3").write_text("this is no database, and it is long enough to be looked at")
     with pytest.raises(ConfigurationError, match=r"journal\.sqlite3"):
         Journal(tmp_path)
@@ -144,14 +173,14 @@ def test_a_journal_that_cannot_be_opened_or_written_says_so(tmp_path):
         recording = begin(journal)
         journal._db.execute("PRAGMA query_only = 1")
         with pytest.raises(ConfigurationError, match="cannot be written"):
-            recording.append(EVENTS[0])
+            await recording.listen(EVENTS[0])
 
 
-def test_pruning_drops_the_oldest_ended_runs_only(tmp_path):
+async def test_pruning_drops_the_oldest_ended_runs_only(tmp_path):
     with Journal(tmp_path) as journal:
         for number in range(3):
             begin(journal, f"ended {number}").finish({})
-        begin(journal, "open")
+        await begin(journal, "open").listen(EVENTS[0])
 
         assert journal.prune(keep=1) == 2
         assert [run.prompt for run in journal.runs()] == ["open", "ended 2"]
@@ -166,17 +195,17 @@ def test_a_run_that_waits_for_a_person_is_not_pruned(tmp_path):
         assert [run.prompt for run in journal.runs()] == ["waits"]
 
 
-def memory_after(tmp_path, count):
+async def memory_after(tmp_path, count):
     with Journal(tmp_path) as journal:
         recording = begin(journal)
         for event in EVENTS[:count]:
-            recording.append(event)
+            await recording.listen(event)
         recording.release()
         return recall(journal.records(recording.key))
 
 
-def test_what_is_known_after_each_record(tmp_path):
-    known = [memory_after(tmp_path / str(count), count) for count in range(len(EVENTS) + 1)]
+async def test_what_is_known_after_each_record(tmp_path):
+    known = [await memory_after(tmp_path / str(count), count) for count in range(len(EVENTS) + 1)]
 
     assert [memory.run_id for memory in known[:3]] == [None, None, "run_1"]
     assert [len(memory.rounds) for memory in known[2:4]] == [0, 1]
@@ -188,23 +217,23 @@ def test_what_is_known_after_each_record(tmp_path):
     assert known[-1].ended.status == "completed"
 
 
-def test_a_call_that_was_begun_again_is_unknown_again(tmp_path):
+async def test_a_call_that_was_begun_again_is_unknown_again(tmp_path):
     with Journal(tmp_path) as journal:
         recording = begin(journal)
         for event in (*EVENTS[:4], EVENTS[2], EVENTS[3]):
-            recording.append(event)
+            await recording.listen(event)
         memory = recall(journal.records(recording.key))
 
     assert [len(memory.rounds), len(memory.rounds[0].unknown())] == [1, 1]
 
 
-def test_rounds_of_a_run_that_was_taken_over_are_remembered_but_are_not_this_runs(tmp_path):
+async def test_rounds_of_a_run_that_was_taken_over_are_remembered_but_are_not_this_runs(tmp_path):
     foreign = [RoundStarted("run_0", 1, [CALL]), *EVENTS[3:5], OutputsSubmitted("run_0", 1)]
     own = RoundStarted("run_1", 1, [{**CALL, "id": "call_2"}])
     with Journal(tmp_path) as journal:
         recording = begin(journal)
         for event in (EVENTS[0], *foreign, EVENTS[1], own):
-            recording.append(event)
+            await recording.listen(event)
         recording.release()
         memory = recall(journal.records(recording.key))
 
@@ -213,11 +242,11 @@ def test_rounds_of_a_run_that_was_taken_over_are_remembered_but_are_not_this_run
     assert memory.open_calls() == {"call_2": "t"}
 
 
-def test_results_of_a_run_that_a_fresh_one_replaced_are_carried(tmp_path):
+async def test_results_of_a_run_that_a_fresh_one_replaced_are_carried(tmp_path):
     with Journal(tmp_path) as journal:
         recording = begin(journal)
         for event in (*EVENTS[:5], RunStarted("run_2", "thread_1", "asst_1", "m")):
-            recording.append(event)
+            await recording.listen(event)
         memory = recall(journal.records(recording.key))
 
     assert (memory.run_id, memory.rounds) == ("run_2", [])

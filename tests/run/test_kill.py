@@ -111,18 +111,18 @@ async def live(home, again=None, declared=True):
 
 def live_and_die(home, nth, before):
     """In a process of its own: the n-th record is the last thing it does (or does not do any more)."""
-    append, count = Recording.append, 0
+    listen, count = Recording.listen, 0
 
-    def counting(self, event):
+    async def counting(self, event):
         nonlocal count
         count += 1
         if before and count == nth:
             os.kill(os.getpid(), signal.SIGKILL)
-        append(self, event)
+        await listen(self, event)
         if count == nth:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    Recording.append = counting
+    Recording.listen = counting
     asyncio.run(live(home))
 
 
