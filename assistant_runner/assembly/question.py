@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assistant_runner.errors import UsageError
-from assistant_runner.run.records import dataclass_document
 from assistant_runner.run.request import Limits, RunRequest
 from assistant_runner.settings import LoadedSettings
 from assistant_runner.wire.base import Metadata
@@ -103,13 +102,13 @@ def request_for(
     )
 
 
-def about_run(loaded: LoadedSettings, question: Question) -> dict[str, Any]:
-    """What the journal keeps so that another process can take the run up: no secrets, headers left out."""
+def about_runs(loaded: LoadedSettings) -> dict[str, Any]:
+    """What the journal keeps with every question, so that another process can take its run up: settings
+    (no secrets, headers left out) and folder."""
     values = loaded.settings.model_dump(mode="json", exclude={"backend_headers"})
     return {
         "settings": {name: value for name, value in values.items() if loaded.origins[name] != "default"},
         "folder": str(Path.cwd()),
-        "question": dataclass_document(question),
     }
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from assistant_runner.assembly.question import (
     Question,
-    about_run,
+    about_runs,
     check_tool_choice,
     limits_of,
     named_functions,
@@ -34,7 +34,7 @@ from assistant_runner.run.driver import Driver, Policies
 from assistant_runner.run.events import CallFinished, Listener, RunEvent, Warned
 from assistant_runner.run.journal import Journal, JournalRun, Recording, RunMemory, recall
 from assistant_runner.run.loop import Workshop
-from assistant_runner.run.records import request_of, result_record
+from assistant_runner.run.records import dataclass_document, request_of, result_record
 from assistant_runner.run.request import RunRequest, RunResult
 from assistant_runner.run.summary import RunSummariser
 from assistant_runner.settings import LoadedSettings
@@ -113,6 +113,7 @@ class AssembledRunner:
         self._approve = approve
         self._journal = journal
         self._loaded = loaded
+        self._about = about_runs(loaded)
         self._shelf = shelf
         self._shelves: dict[str, Shelf] = {}
         self._stack = stack
@@ -225,7 +226,7 @@ class AssembledRunner:
             backend=self.backend.label,
             prompt=question.prompt,
             thread_id=question.thread_id,
-            about=about_run(self._loaded, question),
+            about={**self._about, "question": dataclass_document(question)},
         )
 
     def _spans(self) -> "RunSpans | None":

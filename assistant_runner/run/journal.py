@@ -13,7 +13,6 @@ however it ends: so a run is taken up by one process at a time.
 
 import asyncio
 import contextlib
-import dataclasses
 import itertools
 import json
 import os
@@ -42,6 +41,7 @@ from assistant_runner.run.events import (
     ToolActivity,
     Warned,
 )
+from assistant_runner.run.records import field_names
 
 FILE = "journal.sqlite3"
 LOCKS = "locks"
@@ -117,9 +117,7 @@ class JournalRun:
 
     def document(self) -> dict[str, Any]:
         document = {
-            item.name: getattr(self, item.name)
-            for item in dataclasses.fields(self)
-            if item.name not in ("owner", "about")
+            name: getattr(self, name) for name in field_names(JournalRun) if name not in ("owner", "about")
         }
         return {**document, "created_at": round(self.created_at, 3), "updated_at": round(self.updated_at, 3)}
 
@@ -591,7 +589,7 @@ def recall(records: Sequence[Record]) -> RunMemory:
 
 
 def _fields(event: RunEvent) -> dict[str, Any]:
-    return {item.name: getattr(event, item.name) for item in dataclasses.fields(event)}
+    return {name: getattr(event, name) for name in field_names(type(event))}
 
 
 def _changes(event: RunEvent) -> dict[str, Any]:
@@ -625,8 +623,7 @@ def _records_of(row: tuple[int, float, str, str]) -> Iterator[Record]:
         return
     kind = EVENTS.get(name)
     if kind is not None:  # a later version's event tells this one nothing
-        known = {item.name for item in dataclasses.fields(kind)}
-        values = {key: value for key, value in values.items() if key in known}
+        values = {key: value for key, value in values.items() if key in field_names(kind)}
         if kind is CallFinished and "notes" in values:
             values["notes"] = tuple(values["notes"])
         yield Record(seq, at, kind(**values))

@@ -1,7 +1,8 @@
 """Requests and results as plain JSON, and back: what the journal keeps of a run besides its events."""
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -20,11 +21,21 @@ def request_document(request: RunRequest) -> dict[str, Any]:
 
 def dataclass_document(value: Any) -> dict[str, Any]:
     """A frozen dataclass as plain JSON, fields that are None left out, wire objects as documents."""
-    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return {name: _plain(item) for name, item in fields.items() if item is not None}
+    values = ((name, getattr(value, name)) for name in field_names(type(value)))
+    return {name: _plain(item) for name, item in values if item is not None}
+
+
+def _field_names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+field_names: Callable[[Any], tuple[str, ...]] = functools.cache(_field_names)
+"""The fields of a dataclass; asked for with every record."""
 
 
 def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str | int | float | dict):
+        return value
     if isinstance(value, WireObject | RequestBody):
         return value.document()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
