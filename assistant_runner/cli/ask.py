@@ -4,118 +4,58 @@ import dataclasses
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from assistant_runner.cli.edge import run_async
-from assistant_runner.cli.options import RunnerOptions, runner_options
+from assistant_runner.cli.groups import Command, Integer, argument
+from assistant_runner.cli.options import RunnerOptions, runner_options, shared
+from assistant_runner.cli.rendering import Rendering, print_event, print_json
 from assistant_runner.errors import AssistantRunnerError, UsageError
 
-if TYPE_CHECKING:
-    from assistant_runner.run.request import RunResult
 
-OUTPUTS = ("text", "run", "messages", "router")
-
-
-def register(app: typer.Typer) -> None:
-    app.command("ask")(ask)
-
-
+@click.command("ask", cls=Command)
+@argument("prompt", nargs=-1, metavar="[PROMPT]", help="The question; - or nothing reads it from a pipe.")
+@click.option(
+    "--prompt", "prompt_file", metavar="NAME", help="A prompt file by name or path, instead of a question."
+)
+@click.option(
+    "-p", "inputs", multiple=True, metavar="KEY=VALUE", help="An input of the prompt file. Repeatable."
+)
+@shared(Rendering, "rendering")
+@click.option("--detach", is_flag=True, help="Start the run, print its id, leave: see run wait.")
+@click.option(
+    "--max-rounds",
+    type=Integer(min=1),
+    help="Leave the run waiting after so many rounds: see run resume.",
+)
 @runner_options
 def ask(
-    prompt: Annotated[
-        list[str] | None,
-        typer.Argument(help="The question; - or nothing reads it from a pipe.", metavar="[PROMPT]"),
-    ] = None,
-    prompt_file: Annotated[
-        str | None,
-        typer.Option(
-            "--prompt", help="A prompt file by name or path, instead of a question.", metavar="NAME"
-        ),
-    ] = None,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option("-p", help="An input of the prompt file. Repeatable.", metavar="KEY=VALUE"),
-    ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    jsonl: Annotated[bool, typer.Option("--jsonl", help="Print every event as a line of JSON.")] = False,
-    output: Annotated[
-        str, typer.Option("--output", help=f"What to print: {', '.join(OUTPUTS)}.", metavar="KIND")
-    ] = "text",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
-    detach: Annotated[
-        bool, typer.Option("--detach", help="Start the run, print its id, leave: see run wait.")
-    ] = False,
-    max_rounds: Annotated[
-        int | None,
-        typer.Option(
-            "--max-rounds", min=1, help="Leave the run waiting after so many rounds: see run resume."
-        ),
-    ] = None,
-    debug_iterations: Annotated[
-        bool, typer.Option("--debug-iterations", help="Add every round's documents (--json, --output run).")
-    ] = False,
-    *,
+    prompt: tuple[str, ...],
+    prompt_file: str | None,
+    inputs: tuple[str, ...],
+    rendering: Rendering,
+    detach: bool,
+    max_rounds: int | None,
     options: RunnerOptions,
-) -> None:
+) -> int:
     """Ask one question; tools run here, the answer goes to stdout, progress to stderr."""
-    if output not in OUTPUTS:
-        raise UsageError(f"--output {output!r}: unknown", remedy=f"one of: {', '.join(OUTPUTS)}")
-    if json_ and jsonl:
+    if rendering.as_json and rendering.as_events:
         raise UsageError("--json and --jsonl exclude each other", remedy="choose one")
     if prompt_file:
-        documents, options = from_prompt_file(prompt_file, prompt or [], inputs or [], options)
+        documents, options = from_prompt_file(prompt_file, prompt, inputs, options)
     elif inputs:
         raise UsageError("-p needs a prompt file", remedy="name it with --prompt")
     else:
-        documents = read_prompts(prompt or [], sys.stdin)
-    rendering = Rendering(output, json_, jsonl, quiet, debug_iterations)
-    work = (
+        documents = read_prompts(prompt, sys.stdin)
+    return run_async(
         _start_all(documents, options, rendering)
         if detach
         else _ask_all(documents, options, rendering, max_rounds)
     )
-    status = run_async(work)
-    raise typer.Exit(status)
-
-
-class Rendering:
-    """How results leave: the kind of document, and whether as JSON or events."""
-
-    def __init__(
-        self, output: str, as_json: bool, as_events: bool, quiet: bool, iterations: bool = False
-    ) -> None:
-        self.output = output
-        self.as_json = as_json
-        self.as_events = as_events
-        self.quiet = quiet
-        self.iterations = iterations
-
-    def document(self, result: "RunResult") -> Any:
-        document = {
-            "text": result.document,
-            "run": result.run_document,
-            "messages": lambda: [message.document() for message in result.messages],
-            "router": result.router_document,
-        }[self.output]()
-        if self.iterations and isinstance(document, dict):
-            document["_iteration_documents"] = result.iteration_documents()
-        return document
-
-    def show(self, result: "RunResult") -> None:
-        if self.as_events:
-            print_json({"event": "result", **result.document()}, compact=True)
-        elif self.as_json or self.output != "text":
-            print_json(self.document(result), compact=False)
-        else:
-            typer.echo(result.text)
-
-
-def print_json(document: Any, *, compact: bool) -> None:
-    """One JSON document on stdout; on one line if compact."""
-    typer.echo(json.dumps(document, ensure_ascii=False, indent=None if compact else 2, default=str))
 
 
 async def _start_all(documents: "list[dict[str, Any]]", options: RunnerOptions, rendering: Rendering) -> int:
@@ -129,7 +69,7 @@ async def _start_all(documents: "list[dict[str, Any]]", options: RunnerOptions, 
                 ids = {"run_id": run.id, "thread_id": run.thread_id, "status": run.status}
                 print_json(ids, compact=rendering.as_events)
             else:
-                typer.echo(run.id)
+                click.echo(run.id)
     return 0
 
 
@@ -175,12 +115,8 @@ async def _ask_all(
     return status
 
 
-def print_event(document: dict[str, Any]) -> None:
-    print_json(document, compact=True)
-
-
 def from_prompt_file(
-    name: str, words: list[str], inputs: list[str], options: RunnerOptions
+    name: str, words: Sequence[str], inputs: Sequence[str], options: RunnerOptions
 ) -> tuple[list[dict[str, Any]], RunnerOptions]:
     """The prompt of a prompt file (rows S2.7, S2.8), and the options with what it says beside it."""
     from assistant_runner.setup.prompts import load_prompt
@@ -194,17 +130,17 @@ def from_prompt_file(
             raise UsageError(f"-p {pair!r}: not key=value", remedy="write -p key=value")
         values[key] = value
     prompt = load_prompt(name, values, cwd=Path.cwd())
-    tools = options.tool or (None if options.no_tools else prompt.tool_addresses)
+    tools = options.tool or (() if options.no_tools else prompt.tool_addresses)
     options = dataclasses.replace(
         options,
-        tool=tools or None,
+        tool=tuple(tools or ()),
         instructions=options.instructions or prompt.system,
         model=options.model or prompt.model,
     )
     return [{"prompt": prompt.text}], options
 
 
-def read_prompts(words: list[str], stdin: Any) -> list[dict[str, Any]]:
+def read_prompts(words: Sequence[str], stdin: Any) -> list[dict[str, Any]]:
     """The prompt documents: from the words, else from the pipe (text, JSON object, array, JSONL).
 
     UsageError if there is none or it is empty.

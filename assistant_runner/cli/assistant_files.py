@@ -1,51 +1,45 @@
 """`assistant import|init`: assistant files written from a backend, a dump, an example, or a few answers."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
-from assistant_runner.cli.assistant_options import (
-    BackendOption,
-    DataOption,
-    JsonOption,
-    ModelOption,
-    open_backend_of,
-    print_json,
-    settings_of,
-    tools_folder,
+from assistant_runner.cli.assistant_options import open_backend_of, print_json, settings_of, tools_folder
+from assistant_runner.cli.groups import PATH, Command, argument
+from assistant_runner.cli.options import backend_option, data_option, json_option
+
+
+@click.command("import", cls=Command)
+@argument("references", nargs=-1, metavar="[ASSISTANT]...", help="Ids or names of assistants on the backend.")
+@click.option(
+    "--from", "source", type=PATH, metavar="FILE", help="A dump: assistants, Foundry agents, prompt exports."
 )
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("import")(import_command)
-    app.command("init")(init)
-
-
+@click.option(
+    "--output",
+    "-o",
+    type=PATH,
+    default=Path("assistant.yaml"),
+    help="The assistant file to write; - is stdout.",
+)
+@click.option("--keep-ids", is_flag=True, help="Keep ids of files and vector stores of a dump.")
+@click.option("--force", is_flag=True, help="Write over a file that says something else.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be written.")
+@backend_option
+@data_option
+@json_option
 def import_command(
-    references: Annotated[
-        list[str] | None,
-        typer.Argument(help="Ids or names of assistants on the backend.", metavar="[ASSISTANT]..."),
-    ] = None,
-    source: Annotated[
-        Path | None,
-        typer.Option("--from", help="A dump: assistants, Foundry agents, prompt exports.", metavar="FILE"),
-    ] = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="The assistant file to write; - is stdout.")
-    ] = Path("assistant.yaml"),
-    keep_ids: Annotated[
-        bool, typer.Option("--keep-ids", help="Keep ids of files and vector stores of a dump.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Write over a file that says something else.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")] = False,
-    backend: BackendOption = None,
-    data: DataOption = None,
-    as_json: JsonOption = False,
+    references: tuple[str, ...],
+    source: Path | None,
+    output: Path,
+    keep_ids: bool,
+    force: bool,
+    dry_run: bool,
+    backend: str | None,
+    data: str | None,
+    as_json: bool,
 ) -> None:
     """Write an assistant file from what a backend has, or from a dump of the old API."""
     from assistant_runner.errors import UsageError
@@ -55,17 +49,17 @@ def import_command(
     if source:
         text, report = _rescue(source, keep_ids=keep_ids)
     else:
-        text, report = _import_from_backend(references or [], backend, data, output)
+        text, report = _import_from_backend(references, backend, data, output)
     status = _write_file(output, text, force=force, dry_run=dry_run)
     if as_json:
         print_json({**report, "output": str(output), "status": status})
         return
     for one in report["assistants"]:
-        typer.echo(f"{status}\t{one['source']}\t{one['name']}", err=True)
+        click.echo(f"{status}\t{one['source']}\t{one['name']}", err=True)
         for word in one["not_carried_over"]:
-            typer.echo(f"  not carried over: {word}", err=True)
+            click.echo(f"  not carried over: {word}", err=True)
     for word in report["not_assistants"]:
-        typer.echo(f"no assistant: {word}", err=True)
+        click.echo(f"no assistant: {word}", err=True)
 
 
 def _rescue(source: Path, *, keep_ids: bool) -> tuple[str, dict[str, Any]]:
@@ -80,7 +74,7 @@ def _rescue(source: Path, *, keep_ids: bool) -> tuple[str, dict[str, Any]]:
 
 
 def _import_from_backend(
-    references: list[str], backend: str | None, data: str | None, output: Path
+    references: Sequence[str], backend: str | None, data: str | None, output: Path
 ) -> tuple[str, dict[str, Any]]:
     from assistant_runner.cli.edge import run_async
     from assistant_runner.setup.finding import find_assistant
@@ -110,7 +104,7 @@ def _write_file(output: Path, text: str, *, force: bool, dry_run: bool) -> str:
     from assistant_runner.errors import UsageError
 
     if str(output) == "-":
-        typer.echo(text, nl=False)
+        click.echo(text, nl=False)
         return "printed"
     there = output.read_text(encoding="utf-8") if output.is_file() else None
     if there == text:
@@ -123,52 +117,57 @@ def _write_file(output: Path, text: str, *, force: bool, dry_run: bool) -> str:
     return "written"
 
 
+@click.command("init", cls=Command)
+@argument("path", type=PATH, default=Path("."), help="The file to write, or the folder of an example.")
+@click.option("--name", help="The assistant's name.")
+@click.option("--model", "-m", help="For files that name no model.")
+@click.option("--instructions", help="Its system prompt.")
+@click.option("--tool", "-t", multiple=True, help="A tool. Repeatable.")
+@click.option("--file", multiple=True, help="A file or glob to search in. Repeatable.")
+@click.option("--example", help="Copy a worked example instead; ? lists them.")
+@click.option("--force", is_flag=True, help="Write over what is there.")
 def init(
-    path: Annotated[Path, typer.Argument(help="The file to write, or the folder of an example.")] = Path("."),
-    name: Annotated[str | None, typer.Option("--name", help="The assistant's name.")] = None,
-    model: ModelOption = None,
-    instructions: Annotated[str | None, typer.Option("--instructions", help="Its system prompt.")] = None,
-    tool: Annotated[list[str] | None, typer.Option("--tool", "-t", help="A tool. Repeatable.")] = None,
-    file: Annotated[
-        list[str] | None, typer.Option("--file", help="A file or glob to search in. Repeatable.")
-    ] = None,
-    example: Annotated[
-        str | None, typer.Option("--example", help="Copy a worked example instead; ? lists them.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over what is there.")] = False,
+    path: Path,
+    name: str | None,
+    model: str | None,
+    instructions: str | None,
+    tool: tuple[str, ...],
+    file: tuple[str, ...],
+    example: str | None,
+    force: bool,
 ) -> None:
     """Write a first assistant file: by questions at a terminal, by flags, or from an example."""
     from assistant_runner.setup.starting import Answers, copy_example, example_names, first_file
 
     if example == "?":
         for one in example_names():
-            typer.echo(one)
+            click.echo(one)
         return
     if example:
         for copied in copy_example(example, path, force=force):
-            typer.echo(str(copied))
-        typer.echo(f"now: assistant-runner assistant plan {path}", err=True)
+            click.echo(str(copied))
+        click.echo(f"now: assistant-runner assistant plan {path}", err=True)
         return
     target = path / "assistant.yaml" if path.is_dir() or not path.suffix else path
     asking = sys.stdin.isatty() and not any((name, model, instructions, tool, file))
     default = Answers(name=target.resolve().parent.name or "assistant")
     if asking:
-        name = typer.prompt("Name", default=default.name, err=True)
-        model = typer.prompt("Model", default=default.model, err=True)
-        instructions = typer.prompt("Instructions", default=default.instructions, err=True)
-        words = typer.prompt(
+        name = click.prompt("Name", default=default.name, err=True)
+        model = click.prompt("Model", default=default.model, err=True)
+        instructions = click.prompt("Instructions", default=default.instructions, err=True)
+        words = click.prompt(
             "Tools (names, with spaces between)", default="get_weather get_wiki_url", err=True
         )
-        tool = words.split()
-        words = typer.prompt("Files to search in (paths or globs; none: -)", default="-", err=True)
-        file = [] if words == "-" else words.split()
+        tool = tuple(words.split())
+        words = click.prompt("Files to search in (paths or globs; none: -)", default="-", err=True)
+        file = () if words == "-" else tuple(words.split())
     answers = Answers(
         name=name or default.name,
         model=model or default.model,
         instructions=instructions or default.instructions,
-        tools=tuple(tool) if tool is not None else default.tools,
-        files=tuple(file or ()),
+        tools=tool or default.tools,
+        files=file,
     )
     target.parent.mkdir(parents=True, exist_ok=True)
-    typer.echo(f"{_write_file(target, first_file(answers), force=force, dry_run=False)}: {target}", err=True)
-    typer.echo(f"now: assistant-runner assistant plan {target}", err=True)
+    click.echo(f"{_write_file(target, first_file(answers), force=force, dry_run=False)}: {target}", err=True)
+    click.echo(f"now: assistant-runner assistant plan {target}", err=True)

@@ -3,13 +3,16 @@
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
+
+from assistant_runner.cli.groups import PATH
+from assistant_runner.cli.options import option, positional, shared
 
 if TYPE_CHECKING:
     from assistant_runner.backends.base import Backend
@@ -22,49 +25,50 @@ if TYPE_CHECKING:
     from assistant_runner.tooling.registry import Toolbox
 
 CHANGES = 20
-PathArgument = Annotated[
-    Path, typer.Argument(help="An assistant file, or a folder of them.", show_default="this folder")
-]
-ProfileOption = Annotated[str | None, typer.Option("--profile", help="An overlay under profiles:.")]
-OnlyOption = Annotated[
-    list[str] | None, typer.Option("--only", help="Only the assistant of this name. Repeatable.")
-]
-BackendOption = Annotated[
-    str | None, typer.Option("--backend", help="embedded, or the base URL of an Assistants API.")
-]
-DataOption = Annotated[str | None, typer.Option("--data", help="Folder of the embedded service.")]
-ModelOption = Annotated[str | None, typer.Option("--model", "-m", help="For files that name no model.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-ExitOption = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit with 20 if there are changes.")]
-PruneOption = Annotated[
-    bool, typer.Option("--prune", help="Delete what an earlier apply made and the files no longer have.")
-]
-RecreateOption = Annotated[
-    bool, typer.Option("--recreate", help="Make again what the lock names and the backend lost.")
-]
-AdoptOption = Annotated[
-    str | None, typer.Option("--adopt", help="Take over this assistant instead of making one.", metavar="ID")
-]
-NewOption = Annotated[bool, typer.Option("--new", help="Never take over an assistant by its name.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+exit_option = click.option("--detailed-exitcode", is_flag=True, help="Exit with 20 if there are changes.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 
 @dataclass(frozen=True)
 class Target:
     """Which files, and where to."""
 
-    path: Path
-    profile: str | None
-    only: list[str] | None
-    backend: str | None
-    data: str | None
-    model: str | None
+    path: Path = positional(  # noqa: RUF009
+        type=PATH, default=Path("."), help="An assistant file, or a folder of them [this folder]."
+    )
+    profile: str | None = option("--profile", help="An overlay under profiles:.")
+    only: tuple[str, ...] = option(
+        "--only", multiple=True, help="Only the assistant of this name. Repeatable."
+    )
+    backend: str | None = option("--backend", help="embedded, or the base URL of an Assistants API.")
+    data: str | None = option("--data", help="Folder of the embedded service.")
+    model: str | None = option("--model", "-m", help="For files that name no model.")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """How far a plan may go."""
+
+    prune: bool = option(
+        "--prune", is_flag=True, help="Delete what an earlier apply made and the files no longer have."
+    )
+    recreate: bool = option(
+        "--recreate", is_flag=True, help="Make again what the lock names and the backend lost."
+    )
+    adopt: str | None = option(
+        "--adopt", metavar="ID", help="Take over this assistant instead of making one."
+    )
+    new: bool = option("--new", is_flag=True, help="Never take over an assistant by its name.")
+
+
+target_options = shared(Target, "target")
+choice_options = shared(Choices, "choices")
 
 
 @asynccontextmanager
 async def open_groups(
     target: Target,
-    choices: dict[str, Any],
+    choices: Choices,
     *,
     guard: bool = False,
     checked: bool = True,
@@ -103,7 +107,9 @@ async def open_groups(
                 define=definitions_from(tools_folder(loaded), boxes=boxes),
                 default_model=loaded.settings.model,
                 aliases=loaded.settings.model_aliases,
-                **choices,
+                recreate=choices.recreate,
+                adopt=choices.adopt,
+                new=choices.new,
             )
             opened = await stack.enter_async_context(open_backend_of(loaded))
             path = place.resolve() / LOCK_NAME
@@ -115,7 +121,7 @@ async def open_groups(
         yield groups
 
 
-def _chosen(specs: "list[AssistantSpec]", only: list[str] | None) -> "list[AssistantSpec]":
+def _chosen(specs: "list[AssistantSpec]", only: Sequence[str]) -> "list[AssistantSpec]":
     from assistant_runner.errors import UsageError
 
     if not only:
@@ -179,7 +185,7 @@ def progress_lines() -> "Iterator[Report]":
             if step.total is None or step.done == step.total or line != last[0]:
                 last[0] = line
                 count = f": {step.done} of {step.total}" if step.total is not None else ""
-                typer.echo(f"{line}{count}", err=True)
+                click.echo(f"{line}{count}", err=True)
 
         yield tell
         return
@@ -217,9 +223,9 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageError(f"{question} Nobody is there to answer", remedy="give --yes")
-    if not typer.confirm(question, err=True):
-        raise typer.Exit(0)
+    if not click.confirm(question, err=True):
+        raise click.exceptions.Exit(0)
 
 
 def print_json(document: Any) -> None:
-    typer.echo(json.dumps(document, ensure_ascii=False, indent=2, default=str))
+    click.echo(json.dumps(document, ensure_ascii=False, indent=2, default=str))

@@ -3,69 +3,57 @@
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from assistant_runner.cli import assistant_files
 from assistant_runner.cli.assistant_options import (
     CHANGES,
-    AdoptOption,
-    BackendOption,
-    DataOption,
-    ExitOption,
-    JsonOption,
-    ModelOption,
-    NewOption,
-    OnlyOption,
-    PathArgument,
-    ProfileOption,
-    PruneOption,
-    RecreateOption,
+    Choices,
     Target,
-    YesOption,
     after_break,
+    choice_options,
     confirm,
+    exit_option,
     open_backend_of,
     open_groups,
     print_json,
     settings_of,
+    target_options,
+    yes_option,
 )
+from assistant_runner.cli.groups import Group, argument
+from assistant_runner.cli.options import backend_option, data_option, json_option, shared
 
 if TYPE_CHECKING:
     from assistant_runner.setup.planned import Plan
 
-app = typer.Typer(help="Assistants as code: files that become working assistants.", no_args_is_help=True)
+app = Group("assistant", help="Assistants as code: files that become working assistants.")
 
 
 @app.command()
+@target_options
+@choice_options
+@exit_option
+@json_option
+@click.option("--full", "verbose", is_flag=True, help="Show values whole.")
 def plan(
-    path: PathArgument = Path("."),
-    profile: ProfileOption = None,
-    only: OnlyOption = None,
-    backend: BackendOption = None,
-    data: DataOption = None,
-    model: ModelOption = None,
-    prune: PruneOption = False,
-    recreate: RecreateOption = False,
-    adopt: AdoptOption = None,
-    new: NewOption = False,
-    detailed_exitcode: ExitOption = False,
-    as_json: JsonOption = False,
-    verbose: Annotated[bool, typer.Option("--full", help="Show values whole.")] = False,
-) -> None:
+    target: Target,
+    choices: Choices,
+    detailed_exitcode: bool,
+    as_json: bool,
+    verbose: bool,
+) -> int:
     """Show what apply would do. Writes nothing anywhere."""
     from assistant_runner.cli.edge import run_async
     from assistant_runner.cli.plan_view import show_plan
-
-    target = Target(path, profile, only, backend, data, model)
-    choices = {"recreate": recreate, "adopt": adopt, "new": new}
 
     async def work() -> "list[Plan]":
         plans = []
         async with open_groups(target, choices) as groups:
             for applier, specs, options in groups:
-                plans.append(await applier.plan(specs, options, prune=prune))
+                plans.append(await applier.plan(specs, options, prune=choices.prune))
         return plans
 
     plans = run_async(work())
@@ -76,49 +64,41 @@ def plan(
     else:
         for one in plans:
             show_plan(one, verbose=verbose)
-    if detailed_exitcode and any(not one.is_empty for one in plans):
-        raise typer.Exit(CHANGES)
+    return CHANGES if detailed_exitcode and any(not one.is_empty for one in plans) else 0
 
 
 @app.command()
+@target_options
+@choice_options
+@yes_option
+@click.option("--index-timeout", type=float, default=600.0, help="Seconds to wait for the files of a store.")
+@json_option
 def apply(
-    path: PathArgument = Path("."),
-    profile: ProfileOption = None,
-    only: OnlyOption = None,
-    backend: BackendOption = None,
-    data: DataOption = None,
-    model: ModelOption = None,
-    prune: PruneOption = False,
-    recreate: RecreateOption = False,
-    adopt: AdoptOption = None,
-    new: NewOption = False,
-    yes: YesOption = False,
-    index_timeout: Annotated[
-        float, typer.Option("--index-timeout", help="Seconds to wait for the files of a store.")
-    ] = 600.0,
-    as_json: JsonOption = False,
+    target: Target,
+    choices: Choices,
+    yes: bool,
+    index_timeout: float,
+    as_json: bool,
 ) -> None:
     """Make the backend as the files say. A second apply writes nothing."""
     from assistant_runner.cli.edge import run_async
     from assistant_runner.cli.plan_view import show_plan
 
-    target = Target(path, profile, only, backend, data, model)
-    choices = {"recreate": recreate, "adopt": adopt, "new": new}
     documents: list[dict[str, Any]] = []
 
     async def work() -> None:
         async with open_groups(target, choices, guard=True, timeout_s=index_timeout) as groups:
             for applier, specs, options in groups:
-                found = await applier.plan(specs, options, prune=prune)
+                found = await applier.plan(specs, options, prune=choices.prune)
                 if not as_json:
                     show_plan(found)
-                if prune and found.orphans:
+                if choices.prune and found.orphans:
                     confirm(f"Delete {len(found.orphans)} assistants and what was made for them?", yes=yes)
                 with after_break(applier):
                     for done in await applier.carry_out(found):
                         documents.append({"backend": found.backend, **done.document()})
                         if not as_json:
-                            typer.echo(f"{done.assistant_id}\t{done.spec.name}")
+                            click.echo(f"{done.assistant_id}\t{done.spec.name}")
 
     run_async(work())
     if as_json:
@@ -126,25 +106,21 @@ def apply(
 
 
 @app.command()
+@target_options
+@exit_option
+@json_option
 def drift(
-    path: PathArgument = Path("."),
-    profile: ProfileOption = None,
-    only: OnlyOption = None,
-    backend: BackendOption = None,
-    data: DataOption = None,
-    model: ModelOption = None,
-    detailed_exitcode: ExitOption = False,
-    as_json: JsonOption = False,
-) -> None:
+    target: Target,
+    detailed_exitcode: bool,
+    as_json: bool,
+) -> int:
     """Show what somebody changed by hand since the last apply."""
     from assistant_runner.cli.edge import run_async
     from assistant_runner.setup.drift import Drift, find_drift
 
-    target = Target(path, profile, only, backend, data, model)
-
     async def work() -> "list[Drift]":
         found = []
-        async with open_groups(target, {"recreate": True}) as groups:
+        async with open_groups(target, Choices(recreate=True)) as groups:
             for applier, specs, _ in groups:
                 found += await find_drift(applier, specs)
         return found
@@ -155,24 +131,26 @@ def drift(
     else:
         for one in found:
             _show_drift(one)
-    if detailed_exitcode and any(one.is_drift for one in found):
-        raise typer.Exit(CHANGES)
+    return CHANGES if detailed_exitcode and any(one.is_drift for one in found) else 0
 
 
 def _show_drift(one: Any) -> None:
     if not one.is_drift:
-        typer.echo(f"  {one.name} ({one.assistant_id}): as applied")
+        click.echo(f"  {one.name} ({one.assistant_id}): as applied")
         return
-    typer.secho(f"! {one.name}: {one.what}", fg="yellow")
+    click.secho(f"! {one.name}: {one.what}", fg="yellow")
     for field, before in one.fields.items():
-        typer.echo(f"    {field}: {json.dumps(before, ensure_ascii=False)[:300]}")
+        click.echo(f"    {field}: {json.dumps(before, ensure_ascii=False)[:300]}")
 
 
 @app.command("list")
+@backend_option
+@data_option
+@json_option
 def list_command(
-    backend: BackendOption = None,
-    data: DataOption = None,
-    as_json: JsonOption = False,
+    backend: str | None,
+    data: str | None,
+    as_json: bool,
 ) -> None:
     """List the assistants of the backend, newest first."""
     from assistant_runner.cli.edge import run_async
@@ -190,19 +168,23 @@ def list_command(
         return
     for one in found:
         ours = (one.metadata or {}).get(IDENTITY_KEY)
-        typer.echo(
+        click.echo(
             f"{one.id}\t{one.name or '-'}\t{one.model}\t{'from a file' if ours is not None else ''}".rstrip()
         )
     if not found:
-        typer.echo("no assistants", err=True)
+        click.echo("no assistants", err=True)
 
 
 @app.command()
+@argument("reference", help="An id, a name, or a file.")
+@backend_option
+@data_option
+@click.option("--json", "as_json", is_flag=True, help="The object as the backend has it.")
 def show(
-    reference: Annotated[str, typer.Argument(help="An id, a name, or a file.")],
-    backend: BackendOption = None,
-    data: DataOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The object as the backend has it.")] = False,
+    reference: str,
+    backend: str | None,
+    data: str | None,
+    as_json: bool,
 ) -> None:
     """Show an assistant as the backend has it, in the words of an assistant file."""
     from assistant_runner.cli.edge import run_async
@@ -220,17 +202,17 @@ def show(
     if as_json:
         print_json(assistant.document())
     else:
-        typer.echo(to_yaml(file_document(assistant), head=assistant.id), nl=False)
+        click.echo(to_yaml(file_document(assistant), head=assistant.id), nl=False)
 
 
 @app.command()
+@shared(Target, "target", without=("profile", "model"))
+@yes_option
+@json_option
 def destroy(
-    path: PathArgument = Path("."),
-    only: OnlyOption = None,
-    backend: BackendOption = None,
-    data: DataOption = None,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
+    target: Target,
+    yes: bool,
+    as_json: bool,
 ) -> None:
     """Delete what apply made for these files: assistants, vector stores, uploaded files.
 
@@ -238,18 +220,17 @@ def destroy(
     """
     from assistant_runner.cli.edge import run_async
 
-    target = Target(path, None, only, backend, data, None)
     done: dict[str, list[str]] = {}
 
     async def work() -> None:
-        async with open_groups(target, {}, guard=True, checked=False) as groups:
+        async with open_groups(target, Choices(), guard=True, checked=False) as groups:
             for applier, specs, _ in groups:
                 names = {applier.name_of(spec.source) for spec in specs}
                 chosen = {spec.identity for spec in specs}
                 recorded = [
                     identity
                     for identity, record in applier.records.assistants.items()
-                    if identity in chosen or (not only and record.file in names)
+                    if identity in chosen or (not target.only and record.file in names)
                 ]
                 if not recorded:
                     continue
@@ -269,9 +250,10 @@ def destroy(
         return
     for lines in done.values():
         for line in lines:
-            typer.echo(line)
+            click.echo(line)
     if not done:
-        typer.echo("nothing to destroy: the lock names no assistant of these files", err=True)
+        click.echo("nothing to destroy: the lock names no assistant of these files", err=True)
 
 
-assistant_files.register(app)
+app.add_command(assistant_files.import_command)
+app.add_command(assistant_files.init)

@@ -7,126 +7,114 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from assistant_runner.cli.edge import run_async
-from assistant_runner.cli.options import RunnerOptions, runner_options
+from assistant_runner.cli.edge import begin_work, run_async
+from assistant_runner.cli.groups import PATH, Group, Integer, argument
+from assistant_runner.cli.options import RunnerOptions, json_option, runner_options
 from assistant_runner.errors import UsageError
 
 if TYPE_CHECKING:
     from assistant_runner.batch.invocation import BatchOutcome, BatchRequest
 
-app = typer.Typer(no_args_is_help=True, help="Many prompts in, one result row each out.")
+app = Group("batch", help="Many prompts in, one result row each out.")
 FORMATS = ("auto", "jsonl", "json", "csv", "tsv", "lines")
 DETACH_WAIT_S = 15.0
 
-OutputArgument = Annotated[Path, typer.Argument(help="The output of a batch run.", metavar="OUTPUT")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-
-
-def register(root: typer.Typer) -> None:
-    root.add_typer(app, name="batch")
+output_argument = argument("output", type=PATH, metavar="OUTPUT", help="The output of a batch run.")
 
 
 @app.command("run")
+@argument(
+    "input_",
+    default="-",
+    metavar="[INPUT]",
+    help="Prompts: JSONL, JSON, CSV, TSV or plain lines; - is standard input.",
+)
+@click.option("--output", "-o", type=PATH, help="Where results go; without it to stdout, not resumable.")
+@click.option(
+    "--format", "form", default="auto", metavar="FORMAT", help=f"Of the input: {', '.join(FORMATS)}."
+)
+@click.option("--encoding", help="Of the input, such as cp1252.")
+@click.option("--comments", metavar="MARK", help="Leave out lines that begin so, such as #.")
+@click.option("--prompt-column", default="prompt", help="The column to ask.")
+@click.option("--id-column", default="id", help="The column that names a row.")
+@click.option("--template", metavar="TEXT|FILE", help="A prompt with {{ columns }}: a text, or a file.")
+@click.option("--output-format", help="jsonl or csv; by the output's suffix if not given.")
+@click.option("--unordered", is_flag=True, help="Write rows as they finish.")
+@click.option("--original", is_flag=True, help="Keep each row's input with it.")
+@click.option("--in-flight", "-j", default="auto", metavar="N|auto", help="Rows at once: auto, or a number.")
+@click.option("--rpm", type=Integer(min=1), help="Most requests in a minute.")
+@click.option("--tpm", type=Integer(min=1), help="Most tokens in a minute.")
+@click.option("--retries", type=Integer(min=0), default=4, help="Further attempts of a row after trouble.")
+@click.option(
+    "--on-error",
+    default="skip",
+    metavar="POLICY",
+    help="skip (the row fails, the rest goes on), stop, or route.",
+)
+@click.option("--errors", type=PATH, metavar="FILE", help="Where --on-error route writes failed rows.")
+@click.option("--ignore-errors", is_flag=True, help="Leave with 0 although rows failed.")
+@click.option("--retry-failed", is_flag=True, help="Ask failed rows again.")
+@click.option(
+    "--accept-changes", is_flag=True, help="Go on although model, instructions or tools have changed."
+)
+@click.option("--no-scan", is_flag=True, help="Stream standard input: begin before all of it is there.")
+@click.option("--max-cost", type=float, help="Stop before the output cost more.")
+@click.option("--max-tokens", type=int, help="Stop before the output took more tokens.")
+@click.option("--max-rows", type=Integer(min=0), help="Ask at most so many rows now.")
+@click.option("--max-time", help="Begin no row after this time: 90, 30m, 2h.")
+@click.option("--expect", type=PATH, metavar="FILE", help="Assertions on the answers (JSON or YAML).")
+@click.option("--junit", type=PATH, metavar="FILE", help="Write JUnit XML.")
+@click.option("--report", type=PATH, metavar="FILE", help="Write an HTML report.")
+@click.option("--dedup", is_flag=True, help="Ask equal rows once.")
+@click.option("--cache", is_flag=True, help="Take answers from earlier batches, keep new ones.")
+@click.option("--shard", metavar="I/N", help="Only part i of n: 2/5.")
+@click.option("--detach", is_flag=True, help="Go on in the background.")
+@click.option("--plain", is_flag=True, help="Plain lines instead of a live view.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress on stderr.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON (with -o).")
 @runner_options
 def run(
-    input_: Annotated[
-        str,
-        typer.Argument(
-            help="Prompts: JSONL, JSON, CSV, TSV or plain lines; - is standard input.", metavar="INPUT"
-        ),
-    ] = "-",
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Where results go; without it to stdout, not resumable."),
-    ] = None,
-    form: Annotated[
-        str, typer.Option("--format", help=f"Of the input: {', '.join(FORMATS)}.", metavar="FORMAT")
-    ] = "auto",
-    encoding: Annotated[str | None, typer.Option("--encoding", help="Of the input, such as cp1252.")] = None,
-    comments: Annotated[
-        str | None,
-        typer.Option("--comments", help="Leave out lines that begin so, such as #.", metavar="MARK"),
-    ] = None,
-    prompt_column: Annotated[str, typer.Option("--prompt-column", help="The column to ask.")] = "prompt",
-    id_column: Annotated[str, typer.Option("--id-column", help="The column that names a row.")] = "id",
-    template: Annotated[
-        str | None,
-        typer.Option(
-            "--template", help="A prompt with {{ columns }}: a text, or a file.", metavar="TEXT|FILE"
-        ),
-    ] = None,
-    output_format: Annotated[
-        str | None, typer.Option("--output-format", help="jsonl or csv; by the output's suffix if not given.")
-    ] = None,
-    unordered: Annotated[bool, typer.Option("--unordered", help="Write rows as they finish.")] = False,
-    original: Annotated[bool, typer.Option("--original", help="Keep each row's input with it.")] = False,
-    in_flight: Annotated[
-        str, typer.Option("--in-flight", "-j", help="Rows at once: auto, or a number.", metavar="N|auto")
-    ] = "auto",
-    rpm: Annotated[int | None, typer.Option("--rpm", min=1, help="Most requests in a minute.")] = None,
-    tpm: Annotated[int | None, typer.Option("--tpm", min=1, help="Most tokens in a minute.")] = None,
-    retries: Annotated[
-        int, typer.Option("--retries", min=0, help="Further attempts of a row after trouble.")
-    ] = 4,
-    on_error: Annotated[
-        str,
-        typer.Option(
-            "--on-error", help="skip (the row fails, the rest goes on), stop, or route.", metavar="POLICY"
-        ),
-    ] = "skip",
-    errors: Annotated[
-        Path | None,
-        typer.Option("--errors", help="Where --on-error route writes failed rows.", metavar="FILE"),
-    ] = None,
-    ignore_errors: Annotated[
-        bool, typer.Option("--ignore-errors", help="Leave with 0 although rows failed.")
-    ] = False,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Ask failed rows again.")] = False,
-    accept_changes: Annotated[
-        bool,
-        typer.Option("--accept-changes", help="Go on although model, instructions or tools have changed."),
-    ] = False,
-    no_scan: Annotated[
-        bool, typer.Option("--no-scan", help="Stream standard input: begin before all of it is there.")
-    ] = False,
-    max_cost: Annotated[
-        float | None, typer.Option("--max-cost", help="Stop before the output cost more.")
-    ] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", help="Stop before the output took more tokens.")
-    ] = None,
-    max_rows: Annotated[
-        int | None, typer.Option("--max-rows", min=0, help="Ask at most so many rows now.")
-    ] = None,
-    max_time: Annotated[
-        str | None, typer.Option("--max-time", help="Begin no row after this time: 90, 30m, 2h.")
-    ] = None,
-    expect: Annotated[
-        Path | None,
-        typer.Option("--expect", help="Assertions on the answers (JSON or YAML).", metavar="FILE"),
-    ] = None,
-    junit: Annotated[Path | None, typer.Option("--junit", help="Write JUnit XML.", metavar="FILE")] = None,
-    report: Annotated[
-        Path | None, typer.Option("--report", help="Write an HTML report.", metavar="FILE")
-    ] = None,
-    dedup: Annotated[bool, typer.Option("--dedup", help="Ask equal rows once.")] = False,
-    cache: Annotated[
-        bool, typer.Option("--cache", help="Take answers from earlier batches, keep new ones.")
-    ] = False,
-    shard: Annotated[
-        str | None, typer.Option("--shard", help="Only part i of n: 2/5.", metavar="I/N")
-    ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Go on in the background.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Plain lines instead of a live view.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print the summary as JSON (with -o).")] = False,
-    *,
+    input_: str,
+    output: Path | None,
+    form: str,
+    encoding: str | None,
+    comments: str | None,
+    prompt_column: str,
+    id_column: str,
+    template: str | None,
+    output_format: str | None,
+    unordered: bool,
+    original: bool,
+    in_flight: str,
+    rpm: int | None,
+    tpm: int | None,
+    retries: int,
+    on_error: str,
+    errors: Path | None,
+    ignore_errors: bool,
+    retry_failed: bool,
+    accept_changes: bool,
+    no_scan: bool,
+    max_cost: float | None,
+    max_tokens: int | None,
+    max_rows: int | None,
+    max_time: str | None,
+    expect: Path | None,
+    junit: Path | None,
+    report: Path | None,
+    dedup: bool,
+    cache: bool,
+    shard: str | None,
+    detach: bool,
+    plain: bool,
+    quiet: bool,
+    as_json: bool,
     options: RunnerOptions,
-) -> None:
+) -> int:
     """Ask every row of INPUT; run the same command again to go on where it stopped."""
     from assistant_runner.batch.budget import Budget
     from assistant_runner.batch.checks import NO_ASSERTIONS, load_assertions
@@ -135,13 +123,12 @@ def run(
     from assistant_runner.batch.limiter import LimiterPlan
     from assistant_runner.batch.source import WHOLE, parse_shard
 
-    if json_ and output is None:
+    if as_json and output is None:
         raise UsageError(
             "--json prints the summary, and stdout holds the rows", remedy="name a file: -o FILE"
         )
     if detach:
-        _detach(input_, output)
-        return
+        return _detach(input_, output)
     policy, errors = _error_policy(on_error, errors, output)
     request = BatchRequest(
         source=replace(
@@ -171,13 +158,13 @@ def run(
         command={"argv": sys.argv[1:], "cwd": str(Path.cwd()), "input": input_},
     )
     outcome = _run(request, options, plain=plain, quiet=quiet)
-    if json_:
-        typer.echo(json.dumps({**outcome.snapshot, "output": str(output)}, indent=2, default=str))
+    if as_json:
+        click.echo(json.dumps({**outcome.snapshot, "output": str(output)}, indent=2, default=str))
     status = outcome.status
     if ignore_errors and status in (11, 16) and outcome.stop is None:
-        typer.echo(f"batch: warning: rows failed (status {status} ignored)", err=True)
+        click.echo(f"batch: warning: rows failed (status {status} ignored)", err=True)
         status = 0
-    raise typer.Exit(status)
+    return status
 
 
 def _run(request: "BatchRequest", options: RunnerOptions, *, plain: bool, quiet: bool) -> "BatchOutcome":
@@ -270,8 +257,8 @@ def parse_duration(text: str) -> float:
     return seconds
 
 
-def _detach(input_: str, output: Path | None) -> None:
-    """Start the same command in the background and leave when it works (or say why it does not)."""
+def _detach(input_: str, output: Path | None) -> int:
+    """Start the same command in the background; its exit status if it ended at once, else 0."""
     from assistant_runner.batch.lock import is_locked
     from assistant_runner.batch.output import state_folder
     from assistant_runner.batch.progress import LOCK_FILE
@@ -307,31 +294,37 @@ def _detach(input_: str, output: Path | None) -> None:
     while time.monotonic() < ends and child.poll() is None and not is_locked(folder / LOCK_FILE):
         time.sleep(0.05)
     if child.poll() not in (None, 0):
-        typer.echo(log.read_text(encoding="utf-8", errors="replace"), err=True, nl=False)
-        raise typer.Exit(child.returncode)
-    typer.echo(f"batch: running as process {child.pid}; its words go to {log}", err=True)
-    typer.echo(f"batch: follow it with: assistant-runner batch watch {output}", err=True)
+        click.echo(log.read_text(encoding="utf-8", errors="replace"), err=True, nl=False)
+        return child.returncode
+    click.echo(f"batch: running as process {child.pid}; its words go to {log}", err=True)
+    click.echo(f"batch: follow it with: assistant-runner batch watch {output}", err=True)
+    return 0
 
 
 @app.command("status")
-def status(output: OutputArgument, json_: JsonOption = False) -> None:
+@output_argument
+@json_option
+def status(output: Path, as_json: bool) -> None:
     """Say how far a batch is."""
     from assistant_runner.batch.progress import read_snapshot
     from assistant_runner.cli.batch_view import line_of
 
     progress = read_snapshot(output)
-    typer.echo(json.dumps(progress, indent=2) if json_ else f"{progress['state']}: {line_of(progress)}")
+    click.echo(json.dumps(progress, indent=2) if as_json else f"{progress['state']}: {line_of(progress)}")
 
 
 @app.command("watch")
+@output_argument
+@click.option("--plain", is_flag=True, help="Plain lines instead of a live view.")
 def watch(
-    output: OutputArgument,
-    plain: Annotated[bool, typer.Option("--plain", help="Plain lines instead of a live view.")] = False,
-) -> None:
+    output: Path,
+    plain: bool,
+) -> int:
     """Follow a running batch until it ends; leave with its exit status."""
     from assistant_runner.batch.progress import read_snapshot
     from assistant_runner.cli.batch_view import talk_for
 
+    begin_work()
     with talk_for(plain=plain, quiet=False) as talk:
         while True:
             progress = read_snapshot(output)
@@ -341,12 +334,13 @@ def watch(
             time.sleep(0.5)
         if progress["state"] == "killed":
             talk.say("its process was killed: run the same command again to go on")
-            raise typer.Exit(1)
-    raise typer.Exit(progress["exit_status"] or 0)
+            return 1
+    return int(progress["exit_status"] or 0)
 
 
 @app.command("retry")
-def retry(output: OutputArgument) -> None:
+@output_argument
+def retry(output: Path) -> int:
     """Ask the failed rows of an output again, as its batch was run."""
     from assistant_runner.batch.output import state_folder
     from assistant_runner.batch.progress import read_command
@@ -361,18 +355,17 @@ def retry(output: OutputArgument) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "assistant_runner", *argv, "--retry-failed"], cwd=command["cwd"], check=False
     )
-    raise typer.Exit(done.returncode if done.returncode >= 0 else 128 - done.returncode)
+    return done.returncode if done.returncode >= 0 else 128 - done.returncode
 
 
 @app.command("report")
+@output_argument
+@click.option("--output", "-o", "to", type=PATH, help="Where the HTML goes [OUTPUT.html].")
+@click.option("--junit", type=PATH, metavar="FILE", help="Write JUnit XML, too.")
 def report(
-    output: OutputArgument,
-    to: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where the HTML goes [OUTPUT.html].")
-    ] = None,
-    junit: Annotated[
-        Path | None, typer.Option("--junit", help="Write JUnit XML, too.", metavar="FILE")
-    ] = None,
+    output: Path,
+    to: Path | None,
+    junit: Path | None,
 ) -> None:
     """Write the HTML report of an output."""
     from assistant_runner.batch.codec import codec_for
@@ -387,13 +380,15 @@ def report(
     write_report(path, read_results(output, codec), title=output.name, made_at=time.time())
     if junit is not None:
         write_junit(junit, read_results(output, codec), name=output.name)
-    typer.echo(str(path))
+    click.echo(str(path))
 
 
 @app.command("merge")
+@argument("parts", nargs=-1, required=True, type=PATH, metavar="PART...", help="The outputs of all shards.")
+@click.option("--output", "-o", type=PATH, required=True, help="Where the rows go.")
 def merge(
-    parts: Annotated[list[Path], typer.Argument(help="The outputs of all shards.", metavar="PART...")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the rows go.")],
+    parts: tuple[Path, ...],
+    output: Path,
 ) -> None:
     """Put the outputs of shards together, in input order."""
     from assistant_runner.batch.codec import codec_for
@@ -403,7 +398,7 @@ def merge(
         if unfinished(part):
             raise UsageError(f"{part} is not finished", remedy="run its batch again: it goes on")
     merged = merge_outputs(parts, output, codec_for(None, output.name))
-    typer.echo(
+    click.echo(
         f"batch: {merged.rows:,} rows, {merged.failed:,} failed"
         + (f", {merged.doubled:,} were in more than one part" if merged.doubled else "")
         + (f", {merged.gaps:,} are missing: a shard is not there or not finished" if merged.gaps else ""),

@@ -3,11 +3,14 @@
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
-app = typer.Typer(help="Settings, and the schema of assistant files.", no_args_is_help=True)
+from assistant_runner.cli.groups import Group
+from assistant_runner.cli.options import json_option
+
+app = Group("config", help="Settings, and the schema of assistant files.")
 
 MASKED = "(hidden)"
 
@@ -17,17 +20,19 @@ def schema() -> None:
     """Print the JSON Schema of an assistant file, for your editor."""
     from assistant_runner.setup.file_schema import file_schema
 
-    typer.echo(json.dumps(file_schema(), ensure_ascii=False, indent=2))
+    click.echo(json.dumps(file_schema(), ensure_ascii=False, indent=2))
 
 
 @app.command()
+@click.option("--origin", is_flag=True, help="Also where each value comes from.")
+@click.option("--assistant", "-a", help="Count in what this assistant file says.")
+@click.option("--profile", help="Its profile.")
+@json_option
 def show(
-    origin: Annotated[bool, typer.Option("--origin", help="Also where each value comes from.")] = False,
-    assistant: Annotated[
-        str | None, typer.Option("--assistant", "-a", help="Count in what this assistant file says.")
-    ] = None,
-    profile: Annotated[str | None, typer.Option("--profile", help="Its profile.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    origin: bool,
+    assistant: str | None,
+    profile: str | None,
+    as_json: bool,
 ) -> None:
     """Show the settings that hold here: environment over assistant file, project file, user file."""
     from assistant_runner.settings import lay_assistant_file, load_settings
@@ -53,10 +58,10 @@ def show(
         document: dict[str, Any] = {"settings": values, "folders": folders}
         if origin:
             document["origins"] = dict(loaded.origins)
-        typer.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
         return
     for name, value in values.items():
         where = f"  # {loaded.origins[name]}" if origin else ""
-        typer.echo(f"{name} = {json.dumps(value, ensure_ascii=False)}{where}")
+        click.echo(f"{name} = {json.dumps(value, ensure_ascii=False)}{where}")
     for name, path in folders.items():
-        typer.echo(f"# {name}: {path}")
+        click.echo(f"# {name}: {path}")

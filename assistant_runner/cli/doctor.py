@@ -3,35 +3,36 @@
 import json
 import os
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from assistant_runner.cli.edge import run_async
+from assistant_runner.cli.groups import Command
+from assistant_runner.cli.options import json_option
 
 MARKS = {"ok": "ok", "note": "--", "warning": "!!", "fault": "XX"}
 
 
-def register(app: typer.Typer) -> None:
-    app.command("doctor")(doctor)
-
-
+@click.command("doctor", cls=Command)
+@json_option
+@click.option("--offline", is_flag=True, help="Open no socket.")
+@click.option("--backend", help="Look at this backend.")
 def doctor(
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    offline: Annotated[bool, typer.Option("--offline", help="Open no socket.")] = False,
-    backend: Annotated[str | None, typer.Option("--backend", help="Look at this backend.")] = None,
-) -> None:
+    as_json: bool,
+    offline: bool,
+    backend: str | None,
+) -> int:
     """Check configuration, keys, backend, proxy, clock, folders, tools and local servers."""
     from assistant_runner.doctor import diagnose
     from assistant_runner.settings import load_settings
 
     loaded = load_settings({"backend": backend}, environ=os.environ, cwd=Path.cwd())
     diagnosis = run_async(diagnose(loaded, cwd=Path.cwd(), offline=offline or loaded.settings.offline))
-    if json_:
-        typer.echo(json.dumps(diagnosis.document(), ensure_ascii=False, indent=2))
+    if as_json:
+        click.echo(json.dumps(diagnosis.document(), ensure_ascii=False, indent=2))
     else:
         for finding in diagnosis.findings:
-            typer.echo(f"{MARKS[finding.state]}  {finding.check}: {finding.found}")
+            click.echo(f"{MARKS[finding.state]}  {finding.check}: {finding.found}")
             if finding.remedy:
-                typer.echo(f"      {finding.remedy}")
-    raise typer.Exit(diagnosis.exit_status)
+                click.echo(f"      {finding.remedy}")
+    return diagnosis.exit_status

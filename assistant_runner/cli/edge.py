@@ -4,15 +4,16 @@ No traceback reaches a user: what we raise on purpose becomes its message, its r
 status; anything else is a bug of ours and says how to report it (exit status 1).
 """
 
+import gc
 import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import typer
+import click
 
-from assistant_runner.errors import AssistantRunnerError
+from assistant_runner.errors import AssistantRunnerError, UsageError
 
 if TYPE_CHECKING:
     import asyncio
@@ -20,17 +21,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def run_edge(app: typer.Typer, argv: list[str]) -> int:
-    """The exit status of the command line."""
+def run_edge(app: click.Command, argv: list[str]) -> int:
+    """The exit status of the command line: what its command returned, None is 0."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a narrow code page must not end a run (case-113)
             stream.reconfigure(errors="replace") if stream.isatty() else stream.reconfigure(encoding="utf-8")
+    as_json = "--json" in argv or "--jsonl" in argv
     try:
-        app(argv, prog_name="assistant-runner", standalone_mode=True, color=_colour())
+        status = app.main(argv, prog_name="assistant-runner", standalone_mode=False, color=_colour())
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 1
+    except click.ClickException as error:
+        return _tell_usage(error, as_json=as_json)
     except AssistantRunnerError as error:
-        return tell_error(error, as_json="--json" in argv or "--jsonl" in argv)
+        return tell_error(error, as_json=as_json)
+    except click.Abort as abort:  # click's name for Ctrl-C and for the end of input at a prompt
+        return 130 if isinstance(abort.__context__, KeyboardInterrupt) else 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -38,7 +44,19 @@ def run_edge(app: typer.Typer, argv: list[str]) -> int:
         return 141
     except Exception as error:
         return _tell_bug(error)
-    return 0
+    return status if isinstance(status, int) else 0
+
+
+def _tell_usage(error: click.ClickException, *, as_json: bool) -> int:
+    """What click found wrong with the command line, in our words; help if there was nothing at all."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":  # click has it from 8.2 on
+        click.echo(error.format_message(), err=True, color=_colour())
+        return error.exit_code
+    usage = " ".join(context.get_usage().split()) if context else "Usage: assistant-runner COMMAND"
+    path = context.command_path if context else "assistant-runner"
+    words = UsageError(error.format_message(), remedy=f"{usage} (see {path} --help)")
+    return tell_error(words, as_json=as_json)
 
 
 def _colour() -> bool | None:
@@ -48,16 +66,27 @@ def _colour() -> bool | None:
 
 def tell_error(error: AssistantRunnerError, *, as_json: bool) -> int:
     """Say the error on stderr (and as one JSON document on stdout if asked); its exit status."""
-    typer.secho(f"error: {error.message}", err=True, fg="red", color=_colour())
+    click.secho(f"error: {error.message}", err=True, fg="red", color=_colour())
     if error.remedy:
-        typer.echo(f"  {error.remedy}", err=True)
+        click.echo(f"  {error.remedy}", err=True)
     if partial := error.facts.get("partial"):
-        typer.echo(f"  the answer so far, not whole: {partial}", err=True)
+        click.echo(f"  the answer so far, not whole: {partial}", err=True)
     if as_json:
         import json
 
-        typer.echo(json.dumps(error.document(), ensure_ascii=False, default=str))
+        click.echo(json.dumps(error.document(), ensure_ascii=False, default=str))
     return error.exit_status
+
+
+def begin_work() -> None:
+    """Start-up is over: collect garbage again, but never look through what was imported.
+
+    `__main__` stops the collector: while modules are imported it finds nothing, and its search costs
+    about a tenth of the start.
+    """
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 def run_async(work: Coroutine[Any, Any, T], *, busy: bool = False) -> T:
@@ -87,6 +116,7 @@ def run_async(work: Coroutine[Any, Any, T], *, busy: bool = False) -> T:
                 break
         return await work
 
+    begin_work()
     try:
         with asyncio.Runner(loop_factory=_quick_loop() if busy else None) as runner:
             return runner.run(main())
@@ -98,10 +128,7 @@ def run_async(work: Coroutine[Any, Any, T], *, busy: bool = False) -> T:
 
 
 def _quick_loop() -> "Callable[[], asyncio.AbstractEventLoop] | None":
-    """uvloop's, where there is one; what was imported so far is no garbage."""
-    import gc
-
-    gc.freeze()
+    """uvloop's, where there is one; and fewer collections of garbage."""
     gc.set_threshold(20_000, 20, 50)
     try:
         import uvloop
@@ -114,8 +141,8 @@ def _tell_bug(error: Exception) -> int:
     from assistant_runner.logs import masked
 
     words = masked(f"{type(error).__name__}: {error}", os.environ)
-    typer.secho(f"internal error: {words}", err=True, fg="red", color=_colour())
-    typer.echo(
+    click.secho(f"internal error: {words}", err=True, fg="red", color=_colour())
+    click.echo(
         "  This is a bug in assistant-runner. Set ASSISTANT_RUNNER_TRACEBACK=1, run it again, and report "
         "what it prints (look it over for secrets first).",
         err=True,
@@ -124,7 +151,7 @@ def _tell_bug(error: Exception) -> int:
         import traceback
 
         trace = "".join(traceback.format_exception(error))
-        typer.echo(masked(trace, os.environ), err=True)
+        click.echo(masked(trace, os.environ), err=True)
     return 1
 
 

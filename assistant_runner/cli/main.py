@@ -1,37 +1,69 @@
 """The command line's root: `assistant-runner "question"` is `ask`, everything else has a name.
 
-Start-up is a feature: only typer and the standard library are imported here; a command imports its
+Start-up is a feature: only click and the standard library are imported here. The commands' names and
+first lines stand here as data; a command's module is imported when it is asked for, and imports its
 rooms when it runs.
 """
 
-import difflib
 import sys
 from collections.abc import Sequence
-from typing import Annotated
 
-import typer
-from typer.core import TyperGroup
+import click
 
 from assistant_runner import __version__
-from assistant_runner.cli import ask, assistants, batch, config, doctor, models, runs, serve, threads, tools
 from assistant_runner.cli.edge import run_edge
+from assistant_runner.cli.groups import LazyGroup
 from assistant_runner.errors import UsageError
 
+LINES = {
+    "ask": "Ask one question; tools run here, the answer goes to stdout, progress to stderr.",
+    "doctor": "Check configuration, keys, backend, proxy, clock, folders, tools and local servers.",
+    "serve": "Serve the Assistants API v2 to any program: change its base URL, and it works again.",
+    "assistant": "Assistants as code: files that become working assistants.",
+    "thread": "Threads: import and export.",
+    "config": "Settings, and the schema of assistant files.",
+    "models": "Models that can be reached, and what they can do.",
+    "run": "Runs of this machine: resume, show, replay, fork.",
+    "batch": "Many prompts in, one result row each out.",
+    "tools": "Look at tools, call one alone, write a new one.",
+}
+MODULES = {
+    "ask": "assistant_runner.cli.ask:ask",
+    "doctor": "assistant_runner.cli.doctor:doctor",
+    "serve": "assistant_runner.cli.serve:serve",
+    "assistant": "assistant_runner.cli.assistants:app",
+    "thread": "assistant_runner.cli.threads:app",
+    "config": "assistant_runner.cli.config:app",
+    "models": "assistant_runner.cli.models:app",
+    "run": "assistant_runner.cli.runs:app",
+    "batch": "assistant_runner.cli.batch:app",
+    "tools": "assistant_runner.cli.tools:app",
+}
 
-class QuestionGroup(TyperGroup):
+
+class QuestionGroup(LazyGroup):
     """A first word that is no command's name begins a question."""
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        if _is_question(args, set(self.commands)):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing and self._is_question(ctx, args):
             _refuse_mistyped(args, list(self.commands))
             args = ["ask", *args]
         return super().parse_args(ctx, args)
+
+    def _is_question(self, ctx: click.Context, args: Sequence[str]) -> bool:
+        """Whether these arguments belong to `ask`: also none at all when something is piped in."""
+        if not args:
+            return not sys.stdin.isatty()
+        own = {name for param in self.get_params(ctx) for name in param.opts}
+        return args[0] not in self.commands and args[0].partition("=")[0] not in own
 
 
 def _refuse_mistyped(args: Sequence[str], commands: list[str]) -> None:
     """UsageError for a lone word that is nearly a command's name: it was hardly meant as a question."""
     if args and args[0].isalpha() and all(arg.startswith("-") for arg in args[1:]):
-        near = difflib.get_close_matches(args[0], commands, n=1, cutoff=0.75)
+        from difflib import get_close_matches
+
+        near = get_close_matches(args[0], commands, n=1, cutoff=0.75)
         if near:
             raise UsageError(
                 f"there is no command {args[0]!r}; did you mean {near[0]}?",
@@ -39,52 +71,47 @@ def _refuse_mistyped(args: Sequence[str], commands: list[str]) -> None:
             )
 
 
-_ROOT_OPTIONS = {"--help", "-h", "--version", "--install-completion", "--show-completion"}
+def _completion(ctx: click.Context, param: click.Parameter, shell: str | None) -> None:
+    """The eager options about completion: do it and leave."""
+    if shell is None or ctx.resilient_parsing:
+        return
+    from assistant_runner.cli.completion import install, script, shell_of
+
+    shell = shell_of(shell)
+    click.echo(script(ctx.command, shell) if param.name == "show_completion" else install(ctx.command, shell))
+    ctx.exit()
 
 
-def _is_question(args: Sequence[str], commands: set[str]) -> bool:
-    """Whether these arguments belong to `ask`: also none at all when something is piped in."""
-    if not args:
-        return not sys.stdin.isatty()
-    return args[0] not in commands and args[0] not in _ROOT_OPTIONS
-
-
-app = typer.Typer(
+@click.group(
     cls=QuestionGroup,
-    name="assistant-runner",
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    lines=LINES,
+    modules=MODULES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
     help='Ask an assistant that calls your tools: assistant-runner "your question".',
 )
-
-
-def _show_version(value: bool) -> None:
-    if value:
-        typer.echo(f"assistant-runner {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
-    ] = False,
-) -> None:
-    """Run Assistants v2 runs with local tools; serve the protocol to other programs."""
-
-
-ask.register(app)
-app.add_typer(assistants.app, name="assistant")
-app.add_typer(threads.app, name="thread")
-app.add_typer(config.app, name="config")
-doctor.register(app)
-app.add_typer(models.app, name="models")
-runs.register(app)
-batch.register(app)
-serve.register(app)
-app.add_typer(tools.app, name="tools")
+@click.version_option(__version__, message="assistant-runner %(version)s", help="Show the version.")
+@click.option(
+    "--install-completion",
+    is_flag=False,
+    flag_value="",
+    is_eager=True,
+    expose_value=False,
+    callback=_completion,
+    metavar="[SHELL]",
+    help="Install completion for bash, zsh or fish; your own shell if none is named.",
+)
+@click.option(
+    "--show-completion",
+    is_flag=False,
+    flag_value="",
+    is_eager=True,
+    expose_value=False,
+    callback=_completion,
+    metavar="[SHELL]",
+    help="Print what --install-completion would write.",
+)
+def app() -> None:
+    """The root has no work of its own."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -2,70 +2,84 @@
 
 import json
 import os
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from assistant_runner.cli.edge import run_async
+from assistant_runner.cli.groups import Group, argument
+from assistant_runner.cli.options import json_option, option, shared
 
 if TYPE_CHECKING:
     from assistant_runner.settings import LoadedSettings
 
-app = typer.Typer(invoke_without_command=True, help="Models that can be reached, and what they can do.")
-
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document.")]
-Engine = Annotated[str | None, typer.Option("--engine", help="auto, responses, chat, planner or script.")]
-BaseUrl = Annotated[str | None, typer.Option("--engine-base-url", help="Where the engine's API answers.")]
-Offline = Annotated[bool | None, typer.Option("--offline", help="Ask nobody: what is built in.")]
 MARKS = {True: "tools", False: "no tools", None: "tools?"}
 
 
-@app.callback()
-def list_models(
-    context: typer.Context,
-    as_json: AsJson = False,
-    engine: Engine = None,
-    engine_base_url: BaseUrl = None,
-    offline: Offline = None,
+@dataclass(frozen=True)
+class EngineChoice:
+    """Whose models are meant."""
+
+    engine: str | None = option("--engine", help="auto, responses, chat, planner or script.")
+    engine_base_url: str | None = option("--engine-base-url", help="Where the engine's API answers.")
+    offline: bool | None = option(
+        "--offline", is_flag=True, default=None, help="Ask nobody: what is built in."
+    )
+
+    def load(self) -> "LoadedSettings":
+        """The settings with these flags on top."""
+        from assistant_runner.settings import load_settings
+
+        return load_settings(asdict(self), environ=os.environ, cwd=Path.cwd())
+
+
+engine_options = shared(EngineChoice, "choice")
+
+
+@click.group(
+    "models", cls=Group, invoke_without_command=True, help="Models that can be reached, and what they can do."
+)
+@json_option
+@engine_options
+@click.pass_context
+def app(
+    context: click.Context,
+    as_json: bool,
+    choice: EngineChoice,
 ) -> None:
     """List the models that can be reached: of the engine that would be chosen, of local servers."""
     if context.invoked_subcommand is not None:
         return
-    rows = run_async(_rows(_load(engine, engine_base_url, offline)))
+    rows = run_async(_rows(choice.load()))
     if as_json:
-        typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+        click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
         return
     width = max(len(row["id"]) for row in rows)
     for row in rows:
         leaves = f"  leaves {row['shutdown_date']}" if row.get("shutdown_date") else ""
         mark = "*" if row["chosen"] else " "
-        typer.echo(f"{mark} {row['id']:<{width}}  {MARKS[row['supports']['tools']]:<8}  {row['at']}{leaves}")
+        click.echo(f"{mark} {row['id']:<{width}}  {MARKS[row['supports']['tools']]:<8}  {row['at']}{leaves}")
 
 
 @app.command()
+@argument("name", help="A model's id, or an alias of the config.")
+@json_option
+@engine_options
 def show(
-    name: Annotated[str, typer.Argument(help="A model's id, or an alias of the config.")],
-    as_json: AsJson = False,
-    engine: Engine = None,
-    engine_base_url: BaseUrl = None,
-    offline: Offline = None,
+    name: str,
+    as_json: bool,
+    choice: EngineChoice,
 ) -> None:
     """What is known about one model, also about OpenAI's models when no key is set."""
-    row = run_async(_row(name, _load(engine, engine_base_url, offline)))
+    row = run_async(_row(name, choice.load()))
     if as_json:
-        typer.echo(json.dumps(row, ensure_ascii=False, indent=2))
+        click.echo(json.dumps(row, ensure_ascii=False, indent=2))
         return
     for key, value in row.items():
         shown = MARKS[value["tools"]] if key == "supports" else value
-        typer.echo(f"{key}: {shown}")
-
-
-def _load(engine: str | None, base_url: str | None, offline: bool | None) -> "LoadedSettings":
-    from assistant_runner.settings import load_settings
-
-    flags = {"engine": engine, "engine_base_url": base_url, "offline": offline}
-    return load_settings(flags, environ=os.environ, cwd=Path.cwd())
+        click.echo(f"{key}: {shown}")
 
 
 async def _rows(loaded: "LoadedSettings") -> list[dict[str, Any]]:

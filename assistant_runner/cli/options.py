@@ -1,15 +1,19 @@
-"""Options that every command with a runner shares: declared once, read once."""
+"""Options that several commands share: declared once as the fields of a dataclass, read once.
+
+A field made by `option` or `positional` is a parameter of the command line; `shared` gives a command
+all parameters of such a dataclass and hands it one value.
+"""
 
 import functools
-import inspect
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
+from assistant_runner.cli.groups import Argument, Integer, Number
 from assistant_runner.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,118 +21,122 @@ if TYPE_CHECKING:
     from assistant_runner.settings import LoadedSettings
 
 
+def option(*names: str, **attrs: Any) -> Any:
+    """A field that is a click option; where no default is given: None, False for a flag, () if multiple."""
+    default = () if attrs.get("multiple") else attrs.get("default", False if attrs.get("is_flag") else None)
+    return field(default=default, metadata={"declare": lambda name: click.option(*names, name, **attrs)})
+
+
+def positional(**attrs: Any) -> Any:
+    """A field that is a positional argument."""
+    return field(
+        default=attrs.get("default"),
+        metadata={"declare": lambda name: click.argument(name, cls=Argument, **attrs)},
+    )
+
+
+def shared(
+    kind: Callable[..., Any], name: str, *, without: tuple[str, ...] = ()
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator: the command has the parameters of the dataclass `kind` and gets them as one `name`."""
+    declared = [one for one in fields(kind) if one.metadata and one.name not in without]  # type: ignore[arg-type]
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def gathered(*args: Any, **values: Any) -> Any:
+            taken = {one.name: values.pop(one.name) for one in declared}
+            return command(*args, **{name: kind(**taken)}, **values)
+
+        for one in reversed(declared):  # decorators stack from below
+            gathered = one.metadata["declare"](one.name)(gathered)
+        return gathered
+
+    return decorate
+
+
 @dataclass(frozen=True)
 class RunnerOptions:
     """What the flags said; None is "not given", so that files and environment keep their word."""
 
-    assistant: Annotated[
-        str | None, typer.Option("--assistant", "-a", help="Assistant: a file, a name or an id.")
-    ] = None
-    profile: Annotated[
-        str | None, typer.Option("--profile", help="A profile of the assistant file.", metavar="NAME")
-    ] = None
-    tool: Annotated[
-        list[str] | None,
-        typer.Option("--tool", "-t", help="A tool by name, path.py:name or package.module:name. Repeatable."),
-    ] = None
-    no_tools: Annotated[bool | None, typer.Option("--no-tools", help="Offer no tools.")] = None
-    backend: Annotated[
-        str | None, typer.Option("--backend", help="embedded, or the base URL of an Assistants API.")
-    ] = None
-    engine: Annotated[
-        str | None, typer.Option("--engine", help="auto, responses, chat, planner or script.")
-    ] = None
-    script: Annotated[
-        str | None, typer.Option("--script", help="The model script of --engine script.", metavar="FILE")
-    ] = None
-    model: Annotated[str | None, typer.Option("--model", "-m", help="Model or deployment name.")] = None
-    base_url: Annotated[
-        str | None, typer.Option("--engine-base-url", help="Where the engine's API answers.")
-    ] = None
-    offline: Annotated[
-        bool | None, typer.Option("--offline", help="Recorded replies only; no socket is opened.")
-    ] = None
-    thread: Annotated[str | None, typer.Option("--thread", help="Run on this thread.")] = None
-    instructions: Annotated[
-        str | None, typer.Option("--instructions", help="Replace the assistant's instructions.")
-    ] = None
-    tool_choice: Annotated[
-        str | None,
-        typer.Option("--tool-choice", help="auto, none, required, or the name of a function."),
-    ] = None
-    parallel_tool_calls: Annotated[
-        bool | None,
-        typer.Option("--parallel-tool-calls/--no-parallel-tool-calls", help="Several calls in one turn."),
-    ] = None
-    response_format: Annotated[
-        str | None,
-        typer.Option("--response-format", help="text, json_object, or a file with a JSON Schema."),
-    ] = None
-    temperature: Annotated[float | None, typer.Option("--temperature", min=0, max=2)] = None
-    top_p: Annotated[float | None, typer.Option("--top-p", min=0, max=1)] = None
-    max_prompt_tokens: Annotated[int | None, typer.Option("--max-prompt-tokens", min=256)] = None
-    max_completion_tokens: Annotated[int | None, typer.Option("--max-completion-tokens", min=256)] = None
-    metadata: Annotated[
-        list[str] | None, typer.Option("--metadata", help="key=value on the run. Repeatable.")
-    ] = None
-    rounds: Annotated[int | None, typer.Option("--rounds", min=1, help="Most tool rounds [25].")] = None
-    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds for a whole run [600].")] = None
-    tool_timeout: Annotated[
-        float | None, typer.Option("--tool-timeout", help="Seconds for one tool call [60].")
-    ] = None
-    parallelism: Annotated[
-        int | None, typer.Option("--parallelism", min=1, help="Tool calls at once [8].")
-    ] = None
-    repeats: Annotated[
-        int | None, typer.Option("--repeats", min=1, help="Times one identical call is made [3].")
-    ] = None
-    bad_rounds: Annotated[
-        int | None, typer.Option("--bad-rounds", min=1, help="Rounds of nothing but bad calls [3].")
-    ] = None
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option("--allow-host", help="Let page and HTTP tools reach this private host. Repeatable."),
-    ] = None
-    approve: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--approve", help="Tools (names or globs) that may run unasked. Repeatable.", metavar="TOOL"
-        ),
-    ] = None
-    no_input: Annotated[
-        bool | None, typer.Option("--no-input", help="Never ask; what would ask is refused.")
-    ] = None
-    data: Annotated[str | None, typer.Option("--data", help="Folder of the embedded service.")] = None
-    if_active: Annotated[
-        str | None,
-        typer.Option(
-            "--if-active",
-            help="The thread's run is active: fail, wait, cancel, or takeover (answer its calls).",
-        ),
-    ] = None
-    restart_expired: Annotated[
-        bool | None,
-        typer.Option("--restart-expired", help="A run that expires is taken over by a fresh one."),
-    ] = None
-    on_interrupt: Annotated[
-        str | None,
-        typer.Option("--on-interrupt", help="Ctrl-C: cancel the run at the backend, or leave it running."),
-    ] = None
-    poll_interval: Annotated[
-        float | None,
-        typer.Option("--poll-interval", help="Seconds between reads of a run, hints ignored."),
-    ] = None
-    verbose: Annotated[
-        int | None,
-        typer.Option("--verbose", "-v", count=True, help="Log to stderr; -vv requests too, keys masked."),
-    ] = None
-    log_file: Annotated[
-        str | None,
-        typer.Option("--log-file", help="Log everything to this file, keys masked.", metavar="FILE"),
-    ] = None
-    journal: Annotated[
-        bool | None, typer.Option("--journal/--no-journal", help="Keep what a resumption needs [yes].")
-    ] = None
+    assistant: str | None = option("--assistant", "-a", help="Assistant: a file, a name or an id.")
+    profile: str | None = option("--profile", metavar="NAME", help="A profile of the assistant file.")
+    tool: tuple[str, ...] = option(
+        "--tool", "-t", multiple=True, help="A tool by name, path.py:name or package.module:name. Repeatable."
+    )
+    no_tools: bool | None = option("--no-tools", is_flag=True, default=None, help="Offer no tools.")
+    backend: str | None = option("--backend", help="embedded, or the base URL of an Assistants API.")
+    engine: str | None = option("--engine", help="auto, responses, chat, planner or script.")
+    script: str | None = option("--script", metavar="FILE", help="The model script of --engine script.")
+    model: str | None = option("--model", "-m", help="Model or deployment name.")
+    base_url: str | None = option("--engine-base-url", help="Where the engine's API answers.")
+    offline: bool | None = option(
+        "--offline", is_flag=True, default=None, help="Recorded replies only; no socket is opened."
+    )
+    thread: str | None = option("--thread", help="Run on this thread.")
+    instructions: str | None = option("--instructions", help="Replace the assistant's instructions.")
+    tool_choice: str | None = option("--tool-choice", help="auto, none, required, or the name of a function.")
+    parallel_tool_calls: bool | None = option(
+        "--parallel-tool-calls/--no-parallel-tool-calls", default=None, help="Several calls in one turn."
+    )
+    response_format: str | None = option(
+        "--response-format", help="text, json_object, or a file with a JSON Schema."
+    )
+    temperature: float | None = option("--temperature", type=Number(min=0, max=2))
+    top_p: float | None = option("--top-p", type=Number(min=0, max=1))
+    max_prompt_tokens: int | None = option("--max-prompt-tokens", type=Integer(min=256))
+    max_completion_tokens: int | None = option("--max-completion-tokens", type=Integer(min=256))
+    metadata: tuple[str, ...] = option("--metadata", multiple=True, help="key=value on the run. Repeatable.")
+    rounds: int | None = option("--rounds", type=Integer(min=1), help="Most tool rounds [25].")
+    timeout: float | None = option("--timeout", type=float, help="Seconds for a whole run [600].")
+    tool_timeout: float | None = option("--tool-timeout", type=float, help="Seconds for one tool call [60].")
+    parallelism: int | None = option("--parallelism", type=Integer(min=1), help="Tool calls at once [8].")
+    repeats: int | None = option(
+        "--repeats", type=Integer(min=1), help="Times one identical call is made [3]."
+    )
+    bad_rounds: int | None = option(
+        "--bad-rounds", type=Integer(min=1), help="Rounds of nothing but bad calls [3]."
+    )
+    allow_host: tuple[str, ...] = option(
+        "--allow-host", multiple=True, help="Let page and HTTP tools reach this private host. Repeatable."
+    )
+    approve: tuple[str, ...] = option(
+        "--approve",
+        multiple=True,
+        metavar="TOOL",
+        help="Tools (names or globs) that may run unasked. Repeatable.",
+    )
+    no_input: bool | None = option(
+        "--no-input", is_flag=True, default=None, help="Never ask; what would ask is refused."
+    )
+    data: str | None = option("--data", help="Folder of the embedded service.")
+    if_active: str | None = option(
+        "--if-active", help="The thread's run is active: fail, wait, cancel, or takeover (answer its calls)."
+    )
+    restart_expired: bool | None = option(
+        "--restart-expired",
+        is_flag=True,
+        default=None,
+        help="A run that expires is taken over by a fresh one.",
+    )
+    on_interrupt: str | None = option(
+        "--on-interrupt", help="Ctrl-C: cancel the run at the backend, or leave it running."
+    )
+    poll_interval: float | None = option(
+        "--poll-interval", type=float, help="Seconds between reads of a run, hints ignored."
+    )
+    verbose: int = option(
+        "--verbose",
+        "-v",
+        count=True,
+        show_default=False,
+        help="Log to stderr; -vv requests too, keys masked.",
+    )
+    log_file: str | None = option(
+        "--log-file", metavar="FILE", help="Log everything to this file, keys masked."
+    )
+    journal: bool | None = option(
+        "--journal/--no-journal", default=None, help="Keep what a resumption needs [yes]."
+    )
 
     def load(
         self, environ: Mapping[str, str], cwd: Path, *, saved: Mapping[str, Any] | None = None
@@ -139,13 +147,13 @@ class RunnerOptions:
         if self.verbose or self.log_file:
             from assistant_runner.logs import configure_logs
 
-            configure_logs(self.verbose or 0, self.log_file, environ=environ)
+            configure_logs(self.verbose, self.log_file, environ=environ)
         if self.no_tools and self.tool:
             raise UsageError("--no-tools and --tool exclude each other", remedy="choose one")
         flags = {
             "assistant": self.assistant,
             "profile": self.profile,
-            "tools": () if self.no_tools else tuple(self.tool) if self.tool else None,
+            "tools": () if self.no_tools else self.tool or None,
             "backend": self.backend,
             "engine": self.engine,
             "script": self.script,
@@ -158,8 +166,8 @@ class RunnerOptions:
             "parallelism": self.parallelism,
             "repeats": self.repeats,
             "bad_rounds": self.bad_rounds,
-            "allow_hosts": tuple(self.allow_host) if self.allow_host else None,
-            "approve": tuple(self.approve) if self.approve else None,
+            "allow_hosts": self.allow_host or None,
+            "approve": self.approve or None,
             "data_folder": self.data,
             "if_active": self.if_active,
             "restart_expired": self.restart_expired,
@@ -214,7 +222,7 @@ def parse_response_format(text: str | None) -> Any:
     return {"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": True}}
 
 
-def parse_metadata(pairs: list[str] | None) -> dict[str, str] | None:
+def parse_metadata(pairs: Sequence[str]) -> dict[str, str] | None:
     if not pairs:
         return None
     metadata: dict[str, str] = {}
@@ -226,26 +234,7 @@ def parse_metadata(pairs: list[str] | None) -> dict[str, str] | None:
     return metadata
 
 
-def runner_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give the command the shared options: typer sees them all, the command gets one `options`."""
-    own = inspect.signature(command, eval_str=True)
-    shared = [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_annotation(field.name)
-        )
-        for field in fields(RunnerOptions)
-    ]
-
-    @functools.wraps(command)
-    def with_options(*args: Any, **kwargs: Any) -> None:
-        taken = {field.name: kwargs.pop(field.name, None) for field in fields(RunnerOptions)}
-        command(*args, options=RunnerOptions(**taken), **kwargs)
-
-    kept = [parameter for parameter in own.parameters.values() if parameter.name != "options"]
-    with_options.__signature__ = own.replace(parameters=[*kept, *shared])  # type: ignore[attr-defined]
-    with_options.__annotations__ = {p.name: p.annotation for p in [*kept, *shared]}
-    return with_options
-
-
-def _annotation(name: str) -> Any:
-    return RunnerOptions.__annotations__[name]
+backend_option = click.option("--backend", help="embedded, or the base URL of an Assistants API.")
+data_option = click.option("--data", help="Folder of the embedded service.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+runner_options = shared(RunnerOptions, "options")

@@ -4,7 +4,7 @@ import difflib
 import json
 from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 if TYPE_CHECKING:
     from assistant_runner.setup.planned import AssistantPlan, FieldChange, Plan
@@ -24,10 +24,10 @@ def show_plan(plan: "Plan", *, verbose: bool = False) -> None:
         show_assistant(one, verbose=verbose)
     for identity, record in plan.orphans.items():
         if plan.prune:
-            typer.secho(f"- delete {identity.lstrip('/')} ({record.id}): no longer in the file", fg="red")
+            click.secho(f"- delete {identity.lstrip('/')} ({record.id}): no longer in the file", fg="red")
         else:
-            typer.echo(f"  {identity.lstrip('/')} ({record.id}) is no longer in the file; --prune deletes it")
-    typer.echo(summary(plan))
+            click.echo(f"  {identity.lstrip('/')} ({record.id}) is no longer in the file; --prune deletes it")
+    click.echo(summary(plan))
 
 
 def summary(plan: "Plan") -> str:
@@ -51,15 +51,15 @@ def show_assistant(plan: "AssistantPlan", *, verbose: bool = False) -> None:
     """One assistant: each step with its sign, each changed field with before and after."""
     ident = f" ({plan.assistant.id})" if plan.assistant else ""
     if plan.is_empty:
-        typer.echo(f"  {plan.spec.name}{ident}: unchanged")
+        click.echo(f"  {plan.spec.name}{ident}: unchanged")
     for step in plan.steps():
         sign, colour = _SIGNS.get(step["do"], ("-", "red"))
-        typer.secho(f"{sign} {_words(step)}", fg=colour)
+        click.secho(f"{sign} {_words(step)}", fg=colour)
         if step["what"] == "assistant" and step["do"] != "delete":
             for change in plan.changes:
                 _show_change(change, new=plan.assistant is None, verbose=verbose)
     for note in plan.notes:
-        typer.secho(f"  note: {note}", fg="cyan")
+        click.secho(f"  note: {note}", fg="cyan")
 
 
 def _words(step: dict[str, Any]) -> str:
@@ -83,38 +83,38 @@ def _words(step: dict[str, Any]) -> str:
 def _show_change(change: "FieldChange", *, new: bool, verbose: bool) -> None:
     hand = "  (changed by hand on the backend)" if change.by_hand else ""
     if new:
-        typer.secho(f"    {change.name}: {_short(change.after, verbose)}", fg="green")
+        click.secho(f"    {change.name}: {_short(change.after, verbose)}", fg="green")
         return
     before, after = change.before, change.after
     if isinstance(before, str) and isinstance(after, str) and "\n" in before + after:
-        typer.echo(f"    {change.name}:{hand}")
+        click.echo(f"    {change.name}:{hand}")
         for line in difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1):
             if not line.startswith(("---", "+++", "@@")):
                 colour = "green" if line.startswith("+") else "red" if line.startswith("-") else None
-                typer.secho(f"      {line}", fg=colour)
+                click.secho(f"      {line}", fg=colour)
         return
     if change.name == "tools":
         _show_tools(change, hand)
         return
-    typer.echo(f"    {change.name}: ", nl=False)
-    typer.secho(_short(before, verbose), fg="red", nl=False)
-    typer.echo(" → ", nl=False)
-    typer.secho(_short(after, verbose), fg="green", nl=False)
-    typer.echo(hand)
+    click.echo(f"    {change.name}: ", nl=False)
+    click.secho(_short(before, verbose), fg="red", nl=False)
+    click.echo(" → ", nl=False)
+    click.secho(_short(after, verbose), fg="green", nl=False)
+    click.echo(hand)
 
 
 def _show_tools(change: "FieldChange", hand: str) -> None:
-    typer.echo(f"    tools:{hand}")
+    click.echo(f"    tools:{hand}")
     before = {_tool_name(tool): tool for tool in change.before or []}
     after = {_tool_name(tool): tool for tool in change.after or []}
     for name in before:
         if name not in after:
-            typer.secho(f"      - {name}", fg="red")
+            click.secho(f"      - {name}", fg="red")
     for name, tool in after.items():
         if name not in before:
-            typer.secho(f"      + {name}", fg="green")
+            click.secho(f"      + {name}", fg="green")
         elif before[name] != tool:
-            typer.secho(f"      ~ {name}", fg="yellow")
+            click.secho(f"      ~ {name}", fg="yellow")
 
 
 def _tool_name(tool: dict[str, Any]) -> str:

@@ -3,17 +3,26 @@
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from assistant_runner.cli.ask import OUTPUTS, Rendering, print_event, print_json
-from assistant_runner.cli.edge import run_async
-from assistant_runner.cli.options import RunnerOptions, runner_options
+from assistant_runner.cli.edge import begin_work, run_async
+from assistant_runner.cli.groups import Group, Integer, argument
+from assistant_runner.cli.options import (
+    RunnerOptions,
+    json_option,
+    option,
+    positional,
+    runner_options,
+    shared,
+)
+from assistant_runner.cli.rendering import Rendering, print_event, print_json, rendering_options
 from assistant_runner.errors import UsageError, error_of
 
 if TYPE_CHECKING:
@@ -24,22 +33,21 @@ if TYPE_CHECKING:
     from assistant_runner.run.journal import Journal, JournalRun
     from assistant_runner.run.request import RunResult
 
-app = typer.Typer(name="run", no_args_is_help=True, help="Runs of this machine: resume, show, replay, fork.")
-
 TAIL_S = 0.1
 
-RunArgument = Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run's id, or its beginning.")]
-LastOption = Annotated[bool, typer.Option("--last", help="The newest run.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-JsonlOption = Annotated[bool, typer.Option("--jsonl", help="Print every event as a line of JSON.")]
-OutputOption = Annotated[
-    str, typer.Option("--output", help=f"What to print: {', '.join(OUTPUTS)}.", metavar="KIND")
-]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
+
+@dataclass(frozen=True)
+class RunReference:
+    """Which run of the journal is meant."""
+
+    name: str | None = positional(required=False, metavar="[RUN]", help="A run's id, or its beginning.")
+    last: bool = option("--last", is_flag=True, help="The newest run.")
 
 
-def register(root: typer.Typer) -> None:
-    root.add_typer(app)
+run_reference = shared(RunReference, "which")
+
+
+app = Group("run", help="Runs of this machine: resume, show, replay, fork.")
 
 
 @contextmanager
@@ -52,10 +60,10 @@ def _journal() -> "Iterator[Journal]":
         yield journal
 
 
-def _find(journal: "Journal", reference: str | None, last: bool) -> "JournalRun":
-    if last == (reference is not None):
+def _find(journal: "Journal", which: RunReference) -> "JournalRun":
+    if which.last == (which.name is not None):
         raise UsageError("name one run", remedy="give a run's id, or --last")
-    return journal.last() if reference is None else journal.find(reference)
+    return journal.last() if which.name is None else journal.find(which.name)
 
 
 def _story(journal: "Journal", run: "JournalRun") -> "Story":
@@ -67,15 +75,17 @@ def _story(journal: "Journal", run: "JournalRun") -> "Story":
 
 
 @app.command("list")
+@click.option("--limit", "-n", type=Integer(min=1), default=20, help="How many.")
+@json_option
 def list_runs(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many.")] = 20,
-    json_: JsonOption = False,
+    limit: int,
+    as_json: bool,
 ) -> None:
     """The newest runs, newest first; `stopped` ones lost their process and wait for run resume."""
     with _journal() as journal:
         runs = journal.runs(limit=limit)
         stopped = {run.key for run in runs if run.owner and not journal.is_worked_on(run)}
-    if json_:
+    if as_json:
         documents = [{**run.document(), "stopped": run.key in stopped} for run in runs]
         print_json(documents, compact=False)
         return
@@ -83,52 +93,55 @@ def list_runs(
         when = datetime.fromtimestamp(run.created_at).strftime("%Y-%m-%d %H:%M:%S")
         prompt = " ".join((run.prompt or "").split())
         status = "stopped" if run.key in stopped else run.status
-        typer.echo(f"{run.run_id or run.key}  {when}  {status:<16} {prompt[:60]}")
+        click.echo(f"{run.run_id or run.key}  {when}  {status:<16} {prompt[:60]}")
 
 
 @app.command("show")
-def show(reference: RunArgument = None, last: LastOption = False, json_: JsonOption = False) -> None:
+@run_reference
+@json_option
+def show(which: RunReference, as_json: bool) -> None:
     """One run: its prompt, rounds, calls, outputs and answer."""
     with _journal() as journal:
-        story = _story(journal, _find(journal, reference, last))
-    if json_:
+        story = _story(journal, _find(journal, which))
+    if as_json:
         print_json(story.document(), compact=False)
         return
-    typer.echo(f"run: {story.run.run_id or 'never began'} (journal {story.run.key})")
-    typer.echo(f"thread: {story.run.thread_id or 'none'}\nbackend: {story.run.backend}")
-    typer.echo("\n".join(story.lines()))
+    click.echo(f"run: {story.run.run_id or 'never began'} (journal {story.run.key})")
+    click.echo(f"thread: {story.run.thread_id or 'none'}\nbackend: {story.run.backend}")
+    click.echo("\n".join(story.lines()))
 
 
 @app.command("diff")
+@argument("before", metavar="A")
+@argument("after", metavar="B")
 def diff(
-    before: Annotated[str, typer.Argument(metavar="A")],
-    after: Annotated[str, typer.Argument(metavar="B")],
-) -> None:
+    before: str,
+    after: str,
+) -> int:
     """What is different between two runs: prompt, calls, outputs, answer. Status 0 if nothing, else 1."""
     from assistant_runner.run.history import compare
 
     with _journal() as journal:
         lines = compare(_story(journal, journal.find(before)), _story(journal, journal.find(after)))
     if lines:
-        typer.echo("\n".join(lines))
-        raise typer.Exit(1)
+        click.echo("\n".join(lines))
+    return int(bool(lines))
 
 
 @app.command("replay")
+@run_reference
+@shared(Rendering, "rendering", without=("quiet", "iterations"))
 def replay(
-    reference: RunArgument = None,
-    last: LastOption = False,
-    json_: JsonOption = False,
-    jsonl: JsonlOption = False,
-    output: OutputOption = "text",
+    which: RunReference,
+    rendering: Rendering,
 ) -> None:
     """Print what a run printed, from the journal alone: no backend, no tool, no socket."""
     from assistant_runner.run.records import result_of
 
     with _journal() as journal:
-        run = _find(journal, reference, last)
+        run = _find(journal, which)
         records, result = journal.records(run.key), journal.result(run.key)
-    if jsonl:
+    if rendering.as_events:
         for record in records:
             print_event(record.event.document())
     if result is None and run.error and "exit_status" in run.error:
@@ -138,21 +151,23 @@ def replay(
             f"run {run.run_id or run.key} did not complete: it is {run.status}",
             remedy=f"go on with: assistant-runner run resume {run.run_id or run.key}",
         )
-    rendering = Rendering(output, json_, jsonl, quiet=True)
     rendering.show(result_of(result))
 
 
 @app.command("tail")
-def tail(reference: RunArgument = None, last: LastOption = False, jsonl: JsonlOption = False) -> None:
+@run_reference
+@click.option("--jsonl", is_flag=True, help="Print every event as a line of JSON.")
+def tail(which: RunReference, jsonl: bool) -> None:
     """Follow a run that another process works on, until it ends."""
     with _journal() as journal:
-        run = _find(journal, reference, last)
+        run = _find(journal, which)
         _follow(journal, run, jsonl=jsonl)
 
 
 def _follow(journal: "Journal", run: "JournalRun", *, jsonl: bool) -> None:
     from assistant_runner.run.events import RunEnded, TextArrived
 
+    begin_work()
     seen = 0
     while True:
         alive = journal.is_worked_on(journal.find(run.key))
@@ -163,7 +178,7 @@ def _follow(journal: "Journal", run: "JournalRun", *, jsonl: bool) -> None:
             elif not isinstance(record.event, TextArrived):
                 document = record.event.document()
                 moment = datetime.fromtimestamp(record.at).strftime("%H:%M:%S")
-                typer.echo(f"{moment} {document.pop('event')} {_line(document)}")
+                click.echo(f"{moment} {document.pop('event')} {_line(document)}")
             if isinstance(record.event, RunEnded):
                 alive = False
         if not alive:
@@ -177,49 +192,40 @@ def _line(document: dict[str, Any]) -> str:
 
 
 @app.command("resume")
+@run_reference
+@rendering_options
+@click.option(
+    "--repeat-unknown/--skip-unknown",
+    default=None,
+    help="Calls that write, outcome unknown: make them again, or not. Asked if not given.",
+)
+@click.option(
+    "--answer", multiple=True, help="Answer a question that the run waits with: [CALL_ID=]TEXT. Repeatable."
+)
 @runner_options
 def resume(
-    reference: RunArgument = None,
-    last: LastOption = False,
-    json_: JsonOption = False,
-    jsonl: JsonlOption = False,
-    output: OutputOption = "text",
-    quiet: QuietOption = False,
-    repeat_unknown: Annotated[
-        bool | None,
-        typer.Option(
-            "--repeat-unknown/--skip-unknown",
-            help="Calls that write, outcome unknown: make them again, or not. Asked if not given.",
-        ),
-    ] = None,
-    answer: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--answer", help="Answer a question that the run waits with: [CALL_ID=]TEXT. Repeatable."
-        ),
-    ] = None,
-    *,
+    which: RunReference,
+    rendering: Rendering,
+    repeat_unknown: bool | None,
+    answer: tuple[str, ...],
     options: RunnerOptions,
 ) -> None:
     """Go on with a run that was interrupted or killed; nothing that is finished is done again."""
     again = _decide(repeat_unknown, bool(options.no_input))
-    _take_up(reference, last, options, Rendering(output, json_, jsonl, quiet), again, answer or [])
+    _take_up(which, options, rendering, again, answer)
 
 
 @app.command("wait")
+@run_reference
+@rendering_options
 @runner_options
 def wait(
-    reference: RunArgument = None,
-    last: LastOption = False,
-    json_: JsonOption = False,
-    jsonl: JsonlOption = False,
-    output: OutputOption = "text",
-    quiet: QuietOption = False,
-    *,
+    which: RunReference,
+    rendering: Rendering,
     options: RunnerOptions,
 ) -> None:
     """Wait for a run that was started with --detach, answer its calls, print its answer."""
-    _take_up(reference, last, options, Rendering(output, json_, jsonl, quiet), None, [])
+    _take_up(which, options, rendering, None, [])
 
 
 def _decide(repeat_unknown: bool | None, no_input: bool) -> "DecideUnknown | None":
@@ -239,7 +245,7 @@ def _decide(repeat_unknown: bool | None, no_input: bool) -> "DecideUnknown | Non
     return decide
 
 
-def _answers(values: list[str], open_calls: dict[str, str]) -> dict[str, str]:
+def _answers(values: Sequence[str], open_calls: dict[str, str]) -> dict[str, str]:
     """Answers by tool call id; one answer to one open question needs no id."""
     given = {}
     for value in values:
@@ -257,17 +263,16 @@ def _answers(values: list[str], open_calls: dict[str, str]) -> dict[str, str]:
 
 
 def _take_up(
-    reference: str | None,
-    last: bool,
+    which: RunReference,
     options: RunnerOptions,
     rendering: Rendering,
     again: "DecideUnknown | None",
-    answers: list[str],
+    answers: Sequence[str],
 ) -> None:
     from assistant_runner.run.journal import recall
 
     with _journal() as journal:
-        run = _find(journal, reference, last)
+        run = _find(journal, which)
         result = journal.result(run.key)
         given = _answers(answers, recall(journal.records(run.key)).open_calls() if answers else {})
     if result is not None:  # it completed: its answer is all there is to say
@@ -289,25 +294,21 @@ def _take_up(
 
 
 @app.command("fork")
+@run_reference
+@click.option("--round", "round_", type=Integer(min=0), help="Keep the results up to this round [all].")
+@click.option("--prompt", help="Another prompt.")
+@rendering_options
 @runner_options
 def fork(
-    reference: RunArgument = None,
-    last: LastOption = False,
-    round_: Annotated[
-        int | None, typer.Option("--round", min=0, help="Keep the results up to this round [all].")
-    ] = None,
-    prompt: Annotated[str | None, typer.Option("--prompt", help="Another prompt.")] = None,
-    json_: JsonOption = False,
-    jsonl: JsonlOption = False,
-    output: OutputOption = "text",
-    quiet: QuietOption = False,
-    *,
+    which: RunReference,
+    round_: int | None,
+    prompt: str | None,
+    rendering: Rendering,
     options: RunnerOptions,
 ) -> None:
     """Ask again on a new thread from a round on, perhaps with another model or prompt."""
-    rendering = Rendering(output, json_, jsonl, quiet)
     with _journal() as journal:
-        run = _find(journal, reference, last)
+        run = _find(journal, which)
 
     async def work(runner: "AssembledRunner", listener: Any) -> "RunResult":
         return await runner.fork(
@@ -344,12 +345,12 @@ async def _with_runner(run: "JournalRun", options: RunnerOptions, rendering: Ren
 
 
 @app.command("steps")
+@run_reference
+@json_option
 @runner_options
 def steps(
-    reference: RunArgument = None,
-    last: LastOption = False,
-    json_: JsonOption = False,
-    *,
+    which: RunReference,
+    as_json: bool,
     options: RunnerOptions,
 ) -> None:
     """The run's steps as the backend has them."""
@@ -364,21 +365,21 @@ def steps(
             if not page.has_more or not page.data:
                 break
             after = page.data[-1].id
-        if json_:
+        if as_json:
             print_json([step.document() for step in found], compact=False)
         else:
-            typer.echo("\n".join(render_steps(found)))
+            click.echo("\n".join(render_steps(found)))
 
-    run_async(_at_backend(reference, last, options, work))
+    run_async(_at_backend(which, options, work))
 
 
 @app.command("cancel")
+@run_reference
+@json_option
 @runner_options
 def cancel(
-    reference: RunArgument = None,
-    last: LastOption = False,
-    json_: JsonOption = False,
-    *,
+    which: RunReference,
+    as_json: bool,
     options: RunnerOptions,
 ) -> None:
     """Cancel a run at its backend and wait until it is over."""
@@ -400,23 +401,23 @@ def cancel(
                     thread_id=thread_id,
                     remedy="look again later, or raise --timeout",
                 ) from None
-        if json_:
+        if as_json:
             print_json(run.document(), compact=False)
         else:
-            typer.echo(f"{run.id} is {run.status}")
+            click.echo(f"{run.id} is {run.status}")
 
-    run_async(_at_backend(reference, last, options, work))
+    run_async(_at_backend(which, options, work))
 
 
-async def _at_backend(reference: str | None, last: bool, options: RunnerOptions, work: Any) -> None:
+async def _at_backend(which: RunReference, options: RunnerOptions, work: Any) -> None:
     """Do the work on a run at its backend: one of the journal, or any with its --thread."""
     from assistant_runner.assembly import open_runner
 
     saved: dict[str, Any] | None = None
-    run_id, thread_id = reference, options.thread
+    run_id, thread_id = which.name, options.thread
     if thread_id is None:
         with _journal() as journal:
-            run = _find(journal, reference, last)
+            run = _find(journal, which)
         saved, run_id, thread_id = run.about.get("settings"), run.run_id, run.thread_id
     if run_id is None or thread_id is None:
         raise UsageError("this run never began", remedy="name a run that has an id")

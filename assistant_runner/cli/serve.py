@@ -2,72 +2,73 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
+
+from assistant_runner.cli.edge import begin_work
+from assistant_runner.cli.groups import PATH, Command, Integer, Number
 
 if TYPE_CHECKING:
     from assistant_runner.service.engines.base import Engine
     from assistant_runner.service.serving import Address
 
-app = typer.Typer()
 
-
-def register(parent: typer.Typer) -> None:
-    parent.command("serve")(serve)
-
-
-@app.command()
+@click.command("serve", cls=Command)
+@click.option("--host", default="127.0.0.1", help="Address to listen on; any but loopback needs a key.")
+@click.option("--port", type=Integer(min=0, max=65535), default=8000, help="Port; 0 takes a free one.")
+@click.option("--data", help="Folder for all objects and files; ':memory:' keeps nothing.")
+@click.option("--engine", help="What answers: auto, responses, chat, planner or script.")
+@click.option("--model", help="Ask the engine for this model, whatever model a program names.")
+@click.option("--engine-base-url", help="Base URL of the engine's API.")
+@click.option("--script", type=PATH, help="Model script for --engine script.")
+@click.option(
+    "--api-key", multiple=True, help="A key that callers may use; may be repeated, each is a world."
+)
+@click.option("--api-key-env", multiple=True, help="Environment variable that holds such a key.")
+@click.option("--api-key-file", type=PATH, help="File with such keys, one a line, mode 0600.")
+@click.option("--expire-after", type=Number(min=0.1), help="Seconds after which an unfinished run expires.")
+@click.option(
+    "--code-interpreter",
+    default="script",
+    help="Whose code may run: script (a model script's), subprocess (also a model's), off.",
+)
+@click.option("--cors-origin", multiple=True, help="Origin that browsers may call from; may be repeated.")
+@click.option(
+    "--body-limit",
+    type=Integer(min=1024),
+    default=32 * 1024 * 1024,
+    help="Largest JSON body, in bytes.",
+)
+@click.option(
+    "--upload-limit", type=Integer(min=1024), default=512 * 1024 * 1024, help="Largest file, in bytes."
+)
+@click.option("--ssl-certfile", type=PATH, help="Certificate chain (PEM): serve over https.")
+@click.option("--ssl-keyfile", type=PATH, help="The certificate's key (PEM).")
+@click.option("--log-level", default="info", help="debug, info (with a line per request), warning, error.")
+@click.option("--json", "as_json", is_flag=True, help="Print address and engine as JSON on stdout.")
 def serve(
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; any but loopback needs a key.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
-    data: Annotated[
-        str | None, typer.Option(help="Folder for all objects and files; ':memory:' keeps nothing.")
-    ] = None,
-    engine: Annotated[
-        str | None, typer.Option(help="What answers: auto, responses, chat, planner or script.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Ask the engine for this model, whatever model a program names.")
-    ] = None,
-    engine_base_url: Annotated[str | None, typer.Option(help="Base URL of the engine's API.")] = None,
-    script: Annotated[Path | None, typer.Option(help="Model script for --engine script.")] = None,
-    api_key: Annotated[
-        list[str] | None, typer.Option(help="A key that callers may use; may be repeated, each is a world.")
-    ] = None,
-    api_key_env: Annotated[
-        list[str] | None, typer.Option(help="Environment variable that holds such a key.")
-    ] = None,
-    api_key_file: Annotated[
-        Path | None, typer.Option(help="File with such keys, one a line, mode 0600.")
-    ] = None,
-    expire_after: Annotated[
-        float | None, typer.Option(min=0.1, help="Seconds after which an unfinished run expires.")
-    ] = None,
-    code_interpreter: Annotated[
-        str,
-        typer.Option(help="Whose code may run: script (a model script's), subprocess (also a model's), off."),
-    ] = "script",
-    cors_origin: Annotated[
-        list[str] | None, typer.Option(help="Origin that browsers may call from; may be repeated.")
-    ] = None,
-    body_limit: Annotated[int, typer.Option(min=1024, help="Largest JSON body, in bytes.")] = 32
-    * 1024
-    * 1024,
-    upload_limit: Annotated[int, typer.Option(min=1024, help="Largest file, in bytes.")] = 512 * 1024 * 1024,
-    ssl_certfile: Annotated[
-        Path | None, typer.Option(help="Certificate chain (PEM): serve over https.")
-    ] = None,
-    ssl_keyfile: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).")] = None,
-    log_level: Annotated[
-        str, typer.Option(help="debug, info (with a line per request), warning, error.")
-    ] = "info",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print address and engine as JSON on stdout.")
-    ] = False,
+    host: str,
+    port: int,
+    data: str | None,
+    engine: str | None,
+    model: str | None,
+    engine_base_url: str | None,
+    script: Path | None,
+    api_key: tuple[str, ...],
+    api_key_env: tuple[str, ...],
+    api_key_file: Path | None,
+    expire_after: float | None,
+    code_interpreter: str,
+    cors_origin: tuple[str, ...],
+    body_limit: int,
+    upload_limit: int,
+    ssl_certfile: Path | None,
+    ssl_keyfile: Path | None,
+    log_level: str,
+    as_json: bool,
 ) -> None:
     """Serve the Assistants API v2 to any program: change its base URL, and it works again."""
     flags = {
@@ -81,13 +82,13 @@ def serve(
         host=host,
         port=port,
         data=data,
-        keys=_keys(api_key or [], api_key_env or [], api_key_file),
+        keys=_keys(api_key, api_key_env, api_key_file),
         expire_after=expire_after,
         log_level=log_level,
         as_json=as_json,
         certificate=(ssl_certfile, ssl_keyfile),
         code_interpreter=code_interpreter,
-        cors_origins=tuple(cors_origin or ()),
+        cors_origins=cors_origin,
         body_limit=body_limit,
         upload_limit=upload_limit,
     )
@@ -140,7 +141,7 @@ def _serve(
             f"Data: {folder or 'in memory, gone when this ends'}",
             f"Keys: {len(keys) or 'none asked (loopback only)'}",
         )
-        typer.echo("\n".join(lines), err=True)
+        click.echo("\n".join(lines), err=True)
         if as_json:
             document = {
                 "url": address.url,
@@ -151,11 +152,12 @@ def _serve(
                 "data": None if folder is None else str(folder),
                 "pid": os.getpid(),
             }
-            typer.echo(json.dumps(document))
+            click.echo(json.dumps(document))
 
     chain, key = certificate
     if key is not None and chain is None:
         raise UsageError("--ssl-keyfile needs --ssl-certfile", remedy="give both")
+    begin_work()
     run_server(
         lambda: open_engine(loaded),
         settings,
@@ -167,7 +169,7 @@ def _serve(
     )
 
 
-def _keys(given: list[str], variables: list[str], file: Path | None) -> tuple[str, ...]:
+def _keys(given: Sequence[str], variables: Sequence[str], file: Path | None) -> tuple[str, ...]:
     """All keys that callers may use; ConfigurationError for one that no header can hold."""
     from assistant_runner.errors import ConfigurationError
     from assistant_runner.keys import KeySource, key_fault

@@ -4,32 +4,34 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
+
+from assistant_runner.cli.groups import PATH, Group, argument
+from assistant_runner.cli.options import backend_option, data_option
 
 if TYPE_CHECKING:
     from assistant_runner.settings import LoadedSettings
 
-app = typer.Typer(help="Threads: import and export.", no_args_is_help=True)
-
-BackendOption = Annotated[
-    str | None, typer.Option("--backend", help="embedded, or the base URL of an Assistants API.")
-]
-DataOption = Annotated[str | None, typer.Option("--data", help="Folder of the embedded service.")]
+app = Group("thread", help="Threads: import and export.")
 
 
 @app.command("import")
+@argument("file", type=PATH, help="JSON or JSON lines: threads and messages, dumped or exported.")
+@backend_option
+@data_option
+@click.option("--again", is_flag=True, help="As new threads, even if imported before.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
+@click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
 def import_command(
-    file: Annotated[
-        Path, typer.Argument(help="JSON or JSON lines: threads and messages, dumped or exported.")
-    ],
-    backend: BackendOption = None,
-    data: DataOption = None,
-    again: Annotated[bool, typer.Option("--again", help="As new threads, even if imported before.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be imported.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON document.")] = False,
-) -> None:
+    file: Path,
+    backend: str | None,
+    data: str | None,
+    again: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
     """Import threads, once: the same file again adds nothing. Exits with 16 if a thread is not whole."""
     from assistant_runner.assembly import open_backend
     from assistant_runner.cli.edge import run_async
@@ -61,8 +63,7 @@ def import_command(
     else:
         run_async(work())
     _show(reports, strangers, as_json)
-    if not all(one.is_whole for one in reports):
-        raise typer.Exit(16)
+    return 0 if all(one.is_whole for one in reports) else 16
 
 
 def _show(reports: Any, strangers: list[str], as_json: bool) -> None:
@@ -74,29 +75,33 @@ def _show(reports: Any, strangers: list[str], as_json: bool) -> None:
     }
     if as_json:
         document = {**totals, "items": [one.document() for one in reports], "not_threads": strangers}
-        typer.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
         return
     for one in reports:
-        typer.echo(
+        click.echo(
             f"{one.source}\t{one.thread_id or '-'}\t{one.status}\t{one.written} of {one.read} messages"
         )
         if not one.is_whole:
-            typer.secho(
+            click.secho(
                 "  the backend shows other texts, or another order, than were sent", fg="red", err=True
             )
         for word in one.lost:
-            typer.echo(f"  not carried over: {word}", err=True)
+            click.echo(f"  not carried over: {word}", err=True)
     for word in strangers:
-        typer.echo(f"not imported: {word}", err=True)
-    typer.echo(f"{totals['threads']} threads, {totals['messages_written']} messages written", err=True)
+        click.echo(f"not imported: {word}", err=True)
+    click.echo(f"{totals['threads']} threads, {totals['messages_written']} messages written", err=True)
 
 
 @app.command()
+@argument("threads", nargs=-1, required=True, metavar="THREAD...", help="Ids of threads.")
+@click.option("--output", "-o", type=PATH, default=Path("-"), help="Where to; - is stdout.")
+@backend_option
+@data_option
 def export(
-    threads: Annotated[list[str], typer.Argument(help="Ids of threads.", metavar="THREAD...")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to; - is stdout.")] = Path("-"),
-    backend: BackendOption = None,
-    data: DataOption = None,
+    threads: tuple[str, ...],
+    output: Path,
+    backend: str | None,
+    data: str | None,
 ) -> None:
     """Export threads as JSON lines: each thread, then its messages, oldest first."""
     from assistant_runner.assembly import open_backend
@@ -112,7 +117,7 @@ def export(
                 thread, messages = await export_thread(opened, ident)
                 lines.extend(export_lines(thread, messages))
                 digest = export_hash(messages)
-                typer.echo(f"{ident}: {len(messages)} messages, sha256 of texts {digest}", err=True)
+                click.echo(f"{ident}: {len(messages)} messages, sha256 of texts {digest}", err=True)
 
     run_async(work())
     text = "".join(f"{line}\n" for line in lines)

@@ -5,28 +5,30 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from assistant_runner.cli.edge import run_async
+from assistant_runner.cli.groups import PATH, Group, Number, argument
+from assistant_runner.cli.options import json_option
 
 if TYPE_CHECKING:
     from assistant_runner.settings import LoadedSettings
     from assistant_runner.tooling.contract import Tool, ToolOutcome
 
-app = typer.Typer(no_args_is_help=True, help="Look at tools, call one alone, write a new one.")
+app = Group("tools", help="Look at tools, call one alone, write a new one.")
 
-Names = Annotated[
-    list[str] | None,
-    typer.Argument(help="Names, path.py:name or package.module:name. Without any: all that can be found."),
-]
-Folder = Annotated[Path | None, typer.Option("--folder", help="A folder of tool modules of your own.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document.")]
+names_argument = argument(
+    "names", nargs=-1, help="Names, path.py:name or package.module:name. Without any: all that can be found."
+)
+folder_option = click.option("--folder", type=PATH, help="A folder of tool modules of your own.")
 
 
 @app.command("list")
-def list_tools(folder: Folder = None, as_json: AsJson = False) -> None:
+@folder_option
+@json_option
+def list_tools(folder: Path | None, as_json: bool) -> None:
     """Every tool that can be found by name, and the modules that cannot be loaded."""
     from assistant_runner.tooling.registry import find_tools
 
@@ -37,11 +39,14 @@ def list_tools(folder: Folder = None, as_json: AsJson = False) -> None:
         rows = [(tool.name, tool.kind, tool.effects, tool.description) for tool in catalogue.tools.values()]
         _table(("NAME", "KIND", "EFFECTS", "DESCRIPTION"), rows)
     for problem in catalogue.problems:
-        typer.echo(f"not loaded: {problem}", err=True)
+        click.echo(f"not loaded: {problem}", err=True)
 
 
 @app.command()
-def show(name: str, folder: Folder = None, as_json: AsJson = False) -> None:
+@argument("name")
+@folder_option
+@json_option
+def show(name: str, folder: Path | None, as_json: bool) -> None:
     """Everything about one tool."""
     [tool] = _load([name], folder)
     document = _document(tool)
@@ -51,23 +56,29 @@ def show(name: str, folder: Folder = None, as_json: AsJson = False) -> None:
     for key, value in document.items():
         if value not in ("", None):
             text = json.dumps(value, ensure_ascii=False, indent=2) if isinstance(value, dict) else str(value)
-            typer.echo(f"{key}: {text}")
+            click.echo(f"{key}: {text}")
 
 
 @app.command()
-def schema(names: Names = None, folder: Folder = None) -> None:
+@names_argument
+@folder_option
+def schema(names: tuple[str, ...], folder: Path | None) -> None:
     """The definitions as the model gets them, as JSON: one object for one name, else a list."""
     definitions = [tool.definition().function.document() for tool in _load(names, folder)]
     _print(definitions[0] if names and len(definitions) == 1 else definitions)
 
 
 @app.command()
+@names_argument
+@folder_option
+@click.option("--profile", default="default", help="default or pangu.")
+@json_option
 def lint(
-    names: Names = None,
-    folder: Folder = None,
-    profile: Annotated[str, typer.Option("--profile", help="default or pangu.")] = "default",
-    as_json: AsJson = False,
-) -> None:
+    names: tuple[str, ...],
+    folder: Path | None,
+    profile: str,
+    as_json: bool,
+) -> int:
     """What a model would stumble over. Exit status 3 if there is an error among the findings."""
     from assistant_runner.errors import ConfigurationError, UsageError
     from assistant_runner.tooling.linting import lint as judge
@@ -79,28 +90,32 @@ def lint(
         _print([{"tool": one.tool, "level": one.level, "message": one.message} for one in findings])
     else:
         for one in findings:
-            typer.echo(f"{one.tool}: {one.level}: {one.message}")
+            click.echo(f"{one.tool}: {one.level}: {one.message}")
     errors = sum(one.level == "error" for one in findings)
-    typer.echo(f"{len(findings)} findings, {errors} of them errors", err=True)
-    if errors:
-        raise typer.Exit(ConfigurationError.exit_status)
+    click.echo(f"{len(findings)} findings, {errors} of them errors", err=True)
+    return ConfigurationError.exit_status if errors else 0
 
 
 @app.command()
+@argument("name", help="A name, path.py:name or package.module:name.")
+@argument("arguments", default="{}", help="The arguments as a JSON object; - reads stdin.")
+@folder_option
+@click.option(
+    "--raw", is_flag=True, help="The whole HTTP reply: statusLine, headers, entity, _debug, original."
+)
+@click.option("--offline", is_flag=True, default=None, help="Recorded replies, no network.")
+@click.option("--allow-host", multiple=True, help="A private host that may be reached. Repeatable.")
+@click.option("--timeout", "timeout_s", type=Number(min=0.001), help="Seconds.")
+@click.option("--question", default="", help="What a summary should answer.")
 def call(
-    name: Annotated[str, typer.Argument(help="A name, path.py:name or package.module:name.")],
-    arguments: Annotated[str, typer.Argument(help="The arguments as a JSON object; - reads stdin.")] = "{}",
-    folder: Folder = None,
-    raw: Annotated[
-        bool,
-        typer.Option("--raw", help="The whole HTTP reply: statusLine, headers, entity, _debug, original."),
-    ] = False,
-    offline: Annotated[bool | None, typer.Option("--offline", help="Recorded replies, no network.")] = None,
-    allow_host: Annotated[
-        list[str] | None, typer.Option("--allow-host", help="A private host that may be reached. Repeatable.")
-    ] = None,
-    timeout_s: Annotated[float | None, typer.Option("--timeout", help="Seconds.", min=0.001)] = None,
-    question: Annotated[str, typer.Option("--question", help="What a summary should answer.")] = "",
+    name: str,
+    arguments: str,
+    folder: Path | None,
+    raw: bool,
+    offline: bool | None,
+    allow_host: tuple[str, ...],
+    timeout_s: float | None,
+    question: str,
 ) -> None:
     """Call one tool alone, with checked arguments. Exit status 7 if the call fails."""
     from assistant_runner.errors import ToolStopped
@@ -111,7 +126,7 @@ def call(
     flags = {
         "offline": offline,
         "tool_timeout_s": timeout_s,
-        "allow_hosts": tuple(allow_host) if allow_host else None,
+        "allow_hosts": allow_host or None,
     }
     loaded = load_settings(flags, environ=os.environ, cwd=Path.cwd())
     [tool] = _load([name], folder)
@@ -119,10 +134,10 @@ def call(
     if isinstance(given, Rejection):
         raise ToolStopped(given.reason, remedy=f"assistant-runner tools schema {name}")
     if loaded.settings.offline:
-        typer.echo("offline: replies are recordings", err=True)
+        click.echo("offline: replies are recordings", err=True)
     outcome = run_async(_call(tool, given, loaded, question))
     for note in outcome.notes:
-        typer.echo(f"note: {note}", err=True)
+        click.echo(f"note: {note}", err=True)
     if raw and (document := _raw_document(tool, given, outcome)) is not None:
         _print(document)
         return
@@ -131,27 +146,31 @@ def call(
         return
     if outcome.is_error:
         raise ToolStopped(to_text(outcome.content))
-    typer.echo(outcome.content if isinstance(outcome.content, str) else _pretty(outcome.content))
+    click.echo(outcome.content if isinstance(outcome.content, str) else _pretty(outcome.content))
 
 
 @app.command()
+@argument("name")
+@click.option("--folder", type=PATH, default=Path("."), help="Where the two files go.")
 def new(
     name: str,
-    folder: Annotated[Path, typer.Option("--folder", help="Where the two files go.")] = Path("."),
+    folder: Path,
 ) -> None:
     """Write a working tool and its test."""
     from assistant_runner.tooling.template import write_tool
 
     tool, test = write_tool(name, folder)
-    typer.echo(str(tool))
-    typer.echo(str(test))
-    typer.echo(f'try it: assistant-runner tools call {tool}:{name} \'{{"who": "Ada"}}\'', err=True)
+    click.echo(str(tool))
+    click.echo(str(test))
+    click.echo(f'try it: assistant-runner tools call {tool}:{name} \'{{"who": "Ada"}}\'', err=True)
 
 
 @app.command()
+@argument("files", nargs=-1, required=True, help="JSON documents; - reads stdin.")
+@click.option("--to", default="openai", help="neutral, openai, responses or converse.")
 def convert(
-    files: Annotated[list[str], typer.Argument(help="JSON documents; - reads stdin.")],
-    to: Annotated[str, typer.Option("--to", help="neutral, openai, responses or converse.")] = "openai",
+    files: tuple[str, ...],
+    to: str,
 ) -> None:
     """Definitions, messages or a model's answer in another provider's form."""
     from assistant_runner.errors import UsageError
@@ -164,7 +183,7 @@ def convert(
     notes: list[str] = []
     _print(convert(document, to, notes=notes))
     for note in notes:
-        typer.echo(f"note: {note}", err=True)
+        click.echo(f"note: {note}", err=True)
 
 
 def _read_json(name: str) -> Any:
@@ -220,14 +239,14 @@ def _raw_document(tool: "Tool", arguments: Any, outcome: "ToolOutcome") -> Any:
     return [outcome.raw.document({"id": "call_by_hand", "type": "function", "function": function})]
 
 
-def _load(names: list[str] | None, folder: Path | None) -> list["Tool"]:
+def _load(names: Sequence[str], folder: Path | None) -> list["Tool"]:
     from assistant_runner.tooling.registry import find_tools, load_tools
 
     if names:
         return list(load_tools(names, folder=_folder(folder), cwd=Path.cwd()).values())
     catalogue = find_tools(folder=_folder(folder))
     for problem in catalogue.problems:
-        typer.echo(f"not loaded: {problem}", err=True)
+        click.echo(f"not loaded: {problem}", err=True)
     return list(catalogue.tools.values())
 
 
@@ -266,11 +285,11 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     widths = [max(len(row[index]) for row in [head, *rows]) for index in range(len(head) - 1)]
     for row in [head, *rows]:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        typer.echo("  ".join([*cells, row[-1]]))
+        click.echo("  ".join([*cells, row[-1]]))
 
 
 def _print(document: Any) -> None:
-    typer.echo(_pretty(document))
+    click.echo(_pretty(document))
 
 
 def _pretty(document: Any) -> str:

@@ -1,0 +1,116 @@
+"""The root: what it knows without importing anything, what it says about a wrong command line."""
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from assistant_runner.cli.main import LINES, MODULES, app
+from tests.conftest import REPOSITORY
+
+HEAVY = ("pydantic", "rich", "httpx", "asyncio", "openai", "starlette", "jinja2", "dataclasses")
+OURS = sorted({place.partition(":")[0] for place in MODULES.values()})
+PROBE = """
+import sys
+from assistant_runner.cli.edge import run_edge
+from assistant_runner.cli.main import app
+status = run_edge(app, sys.argv[1:])
+print(status, *sorted(sys.modules), file=sys.stderr)
+"""
+
+
+def imported_by(*argv: str) -> set[str]:
+    """The modules in a process that has run this command line with success."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, *argv],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    status, *modules = done.stderr.split()
+    assert status == "0"
+    return set(modules)
+
+
+@pytest.mark.parametrize("argv", [("--help",), ("--version",)], ids=" ".join)
+def test_what_needs_no_command_imports_none_and_nothing_heavy(argv):
+    modules = imported_by(*argv)
+
+    assert modules & set(HEAVY) == set()
+    assert modules & set(OURS) == set()
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_a_command_imports_its_own_module_alone_and_parses_without_pydantic(name):
+    modules = imported_by(name, "--help")
+
+    assert modules & set(OURS) == {MODULES[name].partition(":")[0]}
+    assert modules & {"pydantic", "rich", "httpx", "openai"} == set()
+
+
+def test_the_lines_of_the_root_are_those_of_the_commands():
+    texts = {name: inspect.cleandoc(app.load(name).help or "") for name in MODULES}
+
+    assert {name: text.split("\n\n")[0] for name, text in texts.items()} == LINES
+
+
+@pytest.mark.parametrize(
+    ("argv", "words", "path"),
+    [
+        pytest.param(("ask", "--modle", "x"), "'--model'", "assistant-runner ask", id="mistyped-option"),
+        pytest.param(("--modle", "x"), "'--model'", "assistant-runner ask", id="of-a-question"),
+        pytest.param(("ask", "--temperature", "5", "x"), "0<=x<=2", "assistant-runner ask", id="too-large"),
+        pytest.param(("ask", "--temperature", "nan", "x"), "number", "assistant-runner ask", id="no-number"),
+        pytest.param(("ask", "--rounds", "x"), "valid integer", "assistant-runner ask", id="no-integer"),
+        pytest.param(("ask", "--tool"), "requires an argument", "assistant-runner ask", id="no-value"),
+        pytest.param(
+            ("batch", "merge", "-o", "x"), "PART...", "assistant-runner batch merge", id="no-argument"
+        ),
+        pytest.param(("batch", "merge", "a"), "--output", "assistant-runner batch merge", id="no-option"),
+        pytest.param(("run", "shwo"), "'shwo'", "assistant-runner run", id="mistyped-subcommand"),
+    ],
+)
+def test_a_wrong_command_line_is_named_with_the_way_to_the_help(cli, argv, words, path):
+    outcome = cli(*argv)
+
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert words in outcome.stderr
+    assert f"(see {path} --help)" in outcome.stderr
+
+
+def test_with_json_a_wrong_command_line_is_a_document(cli):
+    outcome = cli("batch", "run", "--json", "--retries", "-1")
+
+    error = json.loads(outcome.stdout)["error"]
+    assert (error["kind"], error["exit_status"]) == ("usage", 2)
+    assert "--retries" in error["message"]
+
+
+def test_a_group_without_a_command_shows_its_help(cli):
+    outcome = cli("run")
+
+    assert "Go on with a run that was interrupted or killed" in outcome.stdout + outcome.stderr
+
+
+def test_a_question_may_begin_with_an_option(cli):
+    outcome = cli("--offline", "--engine", "planner", "-q", "What is the weather in San Francisco?")
+
+    assert outcome.status == 0
+    assert "San Francisco" in outcome.stdout
+
+
+def test_garbage_is_collected_again_when_the_work_begins():
+    code = "import gc; from assistant_runner.cli.edge import begin_work; gc.disable(); begin_work()"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; print(gc.isenabled(), gc.get_freeze_count() > 1000)"],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+
+    assert done.stdout.split() == ["True", "True"]
