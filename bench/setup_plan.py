@@ -6,6 +6,7 @@ Goals: the plan under 1 s; 1,000 files of 10 kB hashed and skipped under 1 s. Pr
 """
 
 import asyncio
+import sys
 import tempfile
 import threading
 import time
@@ -14,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from assistant_runner.backends.client import Client
 from assistant_runner.backends.connect import direct_transport

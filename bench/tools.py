@@ -95,6 +95,33 @@ def make_page(size: int) -> bytes:
     return (html + "</main></body></html>").encode()
 
 
+def make_news(size: int) -> bytes:
+    """A page like a newspaper's: letters that are not ASCII, deep boxes, attributes, scripts, adverts."""
+    random.seed(2)
+    words = [*WORDS, "færge", "“Tromsø”", "fish&nbsp;&amp;&nbsp;chips"]
+    box = (
+        '<div class="block block--text" data-track=\'{"kind": "para"}\' style="margin: 0 auto; padding: 3px">'
+    )
+    html = "<title>N</title><body><header><nav>menu</nav></header><div id=content class=page>"
+    while len(html) < size:
+        html += box * 4
+        for number in range(4):
+            link = f'<a class="link" href="/n/{number}?a=1&amp;b=2" onclick="go(2 > 1)"><span>more</span></a>'
+            html += f'<p class="lead" data-id="{number}">{" ".join(random.choices(words, k=40))} {link}</p>\n'
+        html += (
+            '<script>if (1 < 2) { push({"a": "<b>"}) }</script><!-- <slot> --><svg><path d="M0"></path></svg>'
+        )
+        html += '<div style="display: none">advert</div><aside><img src="/i.jpg" alt="a > b"></aside>'
+        html += "</div>" * 4
+    return (html + "</div><footer>Imprint</footer>").encode()
+
+
+def make_table(size: int) -> bytes:
+    """A page that is one huge table: nearly all of it is tags."""
+    row = "<tr>" + "<td class='n'>1234</td>" * 10 + "</tr>\n"
+    return ("<title>T</title><table><tbody>" + row * (size // len(row)) + "</table>").encode()
+
+
 def load_many(folder: Path, count: int) -> None:
     load_tools([f"./tool_{number}.py" for number in range(count)], cwd=folder)
 
@@ -102,10 +129,10 @@ def load_many(folder: Path, count: int) -> None:
 def main() -> None:
     report("8 blocking tools of 200 ms each", calls(nap, 8, times=3), 220)
     report("8 async tools of 200 ms each", calls(nap_async, 8, times=3), 220)
-    page = make_page(1_000_000)
-    read = functools.partial(read_page, page, "text/html", url="https://a.test/")
-    convert = best(read, clock=time.process_time, times=25)
-    report("1 MB of HTML to text (CPU time)", convert, 60)
+    for kind, make in (("HTML", make_page), ("a newspaper's HTML", make_news), ("an HTML table", make_table)):
+        read = functools.partial(read_page, make(1_000_000), "text/html", url="https://a.test/")
+        convert = best(read, clock=time.process_time, times=25)
+        report(f"1 MB of {kind} to text (CPU time)", convert, 60)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for number in range(50):

@@ -1,0 +1,58 @@
+"""Pages to text, where the parser's writing of odd HTML decides; whole fetches are in tests/tools."""
+
+import pytest
+
+from assistant_runner.tooling.pages import Page, read_page
+
+
+def read(html: str) -> Page:
+    return read_page(html.encode(), "text/html", url="https://a.test/")
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        pytest.param('<p title="a < b > c">one <b>two</b></p>three', "one two\nthree", id="in-a-value"),
+        pytest.param("<p a < b>one</p><p>two</p>", "one\n\ntwo", id="in-an-attributes-name"),
+        pytest.param("<p>one<b<i>two</i></p><p>three</p>", "onetwo\n\nthree", id="in-a-tags-name"),
+        pytest.param("<p>1 &lt; 2 &gt; 0 &amp;lt;</p>", "1 < 2 > 0 &lt;", id="in-the-text"),
+        pytest.param("<p>one<!-- a > b < c -->two</p>", "onetwo", id="in-a-comment"),
+    ],
+)
+def test_angle_brackets_that_are_no_tags_do_not_upset_the_text(html: str, text: str):
+    assert read(html).text == text
+
+
+def test_preformatted_text_keeps_its_lines_and_blanks():
+    page = read('<p>a   b\nc</p><pre>if x:\n    <b title="1\n  2">y</b>\n\n\nend</pre>')
+
+    assert page.text == "a b c\n\nif x:\n    y\n\nend"
+
+
+@pytest.mark.parametrize("blank", ["\t", "\r\n", "\f", "\v", "\xa0", "&nbsp;", "&#9;"])
+def test_blanks_of_all_kinds_are_one_blank(blank: str):
+    assert read(f"<p>æ {blank} ø</p>").text == "æ ø"
+
+
+def test_a_table_has_a_line_for_each_row_and_bars_between_cells():
+    page = read("<table><tr><th>Year</th><th> Catch</th></tr><tr><td></td><td>7</td></tr></table>")
+
+    assert page.text == "Year | Catch\n| 7"
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    ["hidden", "aria-hidden=true", "style='DISPLAY : none'", "style='color: red; visibility:hidden'"],
+)
+@pytest.mark.parametrize("name", ["p", "div", "custom-box"])
+def test_what_is_hidden_is_not_text_whatever_its_element(name: str, attribute: str):
+    page = read(f"<p>seen</p><{name} {attribute}>secret</{name}><{name} style='color: red'>too</{name}>")
+
+    assert page.text.split() == ["seen", "too"]
+
+
+def test_a_main_part_with_little_text_and_much_markup_yields_to_the_whole_page():
+    page = read(f"<main>{'<i></i>' * 500}short</main><div>{'The ferry leaves at 7. ' * 30}</div>")
+
+    assert page.text.startswith("short")
+    assert "The ferry leaves at 7." in page.text
