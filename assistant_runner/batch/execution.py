@@ -7,6 +7,7 @@ fault in particular (key, quota, no backend) stops the batch and leaves its rows
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -134,6 +135,7 @@ class Batch:
         self._changes = changes
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
+        self._halted = asyncio.Event()
         self._chains: dict[str, deque[tuple[int, Row]]] = {}
         self._chained = 0
         self._doubled = Occurrences() if policy.dedup else None
@@ -251,6 +253,7 @@ class Batch:
         self.stop = self.stop or stop
         self._closed = self._closed or admitted_too
         self.limiter.close(admitted_too=admitted_too)
+        self._halted.set()
         self._room.set()
 
     async def _feed(self) -> None:
@@ -260,23 +263,32 @@ class Batch:
             sequence = -1
             while (row := await self._next(rows, streamed)) is not None:
                 sequence += 1
-                if streamed and self.stop is not None:
-                    return
                 await self._offer(sequence, self._judged(row))
                 if sequence % BREATH == BREATH - 1:
                     await asyncio.sleep(0)
                 if self._failure is not None:
                     return
+            if streamed and self.stop is not None:
+                return
             self._drained = True
             self.tally.total = sequence + 1
         finally:
             with contextlib.suppress(ValueError):  # a thread may still be reading it
                 rows.close()  # type: ignore[attr-defined]
 
-    @staticmethod
-    async def _next(rows: Iterator[Row], streamed: bool) -> Row | None:
-        """The next row; a pipe is read in a thread, as it may keep us waiting."""
-        return await asyncio.to_thread(next, rows, None) if streamed else next(rows, None)
+    async def _next(self, rows: Iterator[Row], streamed: bool) -> Row | None:
+        """The next row; None after the last, and for a stream, which may keep us waiting, after `halt`."""
+        if not streamed:
+            return next(rows, None)
+        reading = _in_a_thread(lambda: next(rows, None))
+        halted = asyncio.create_task(self._halted.wait())
+        either: set[asyncio.Future[Any]] = {reading, halted}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            return reading.result() if reading.done() and self.stop is None else None
+        finally:
+            halted.cancel()
+            reading.cancel()
 
     async def _offer(self, sequence: int, row: Row) -> None:
         found = self._store.index.get(row.key)
@@ -571,6 +583,32 @@ class Resumer(Protocol):
     async def take_up(self, run_id: str, *, listener: Listener | None = None) -> RunResult | None:
         """The completed run with this id, nothing done twice; None if it is not known."""
         ...
+
+
+def _in_a_thread(read: Callable[[], Row | None]) -> asyncio.Future[Row | None]:
+    """What `read` returns or raises, later. Its thread holds nobody up: a program may end before it."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Row | None] = loop.create_future()
+
+    def tell(row: Row | None, error: Exception | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(row)
+        else:
+            future.set_exception(error)
+
+    def work() -> None:
+        row, error = None, None
+        try:
+            row = read()
+        except Exception as problem:
+            error = problem
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(tell, row, error)
+
+    threading.Thread(target=work, name="batch-input", daemon=True).start()
+    return future
 
 
 def _still_open(error: AssistantRunnerError, run_id: str | None) -> str | None:

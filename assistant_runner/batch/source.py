@@ -71,7 +71,7 @@ class Source:
     @contextlib.contextmanager
     def _open(self) -> Iterator[io.BufferedReader]:
         if self.path is None:
-            yield _standard_input()
+            yield _live_input()
             return
         try:
             stream = self.path.open("rb")
@@ -88,6 +88,18 @@ def _standard_input() -> io.BufferedReader:
     if isinstance(stream, io.BufferedReader):
         return stream
     return io.BufferedReader(stream)  # type: ignore[arg-type]
+
+
+def _live_input() -> io.BufferedReader:
+    """Standard input for a thread that may still read it when the program leaves.
+
+    The interpreter closes `sys.stdin` at its end, and dies if a thread is reading it: this is another
+    reader on the same input.
+    """
+    try:
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    except (OSError, ValueError):  # not a real one
+        return _standard_input()
 
 
 def spool(path: Path | None, to: Path | None) -> Path:
