@@ -19,7 +19,7 @@ import logging
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache
 from typing import Any, Literal, Self, TypeVar
 from urllib.parse import urlencode
@@ -85,6 +85,7 @@ log = logging.getLogger(__name__)
 
 Form = Literal["openai", "azure", "foundry"]
 WireT = TypeVar("WireT", bound=WireObject)
+Stream = AbstractAsyncContextManager[AsyncIterator[StreamEvent]]
 
 LOGGED = 2000
 """Characters of a request's body that a log shows."""
@@ -197,25 +198,15 @@ class HttpBackend:
 
     # -- runs -----------------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def stream_thread_and_run(
-        self, body: ThreadAndRunCreate
-    ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
-        async with self._stream("threads/runs", body) as events:
-            yield events
+    def stream_thread_and_run(self, body: ThreadAndRunCreate) -> Stream:
+        return self._stream("threads/runs", body)
 
-    @asynccontextmanager
-    async def stream_run(self, thread_id: str, body: RunCreate) -> AsyncIterator[AsyncIterator[StreamEvent]]:
-        async with self._stream(f"{_thread(thread_id)}/runs", body) as events:
-            yield events
+    def stream_run(self, thread_id: str, body: RunCreate) -> Stream:
+        return self._stream(f"{_thread(thread_id)}/runs", body)
 
-    @asynccontextmanager
-    async def stream_submit(
-        self, *, thread_id: str, run_id: str, outputs: Sequence[ToolOutput]
-    ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
+    def stream_submit(self, *, thread_id: str, run_id: str, outputs: Sequence[ToolOutput]) -> Stream:
         body = ToolOutputsSubmit(tool_outputs=list(outputs))
-        async with self._stream(f"{_run(thread_id, run_id)}/submit_tool_outputs", body) as events:
-            yield events
+        return self._stream(f"{_run(thread_id, run_id)}/submit_tool_outputs", body)
 
     async def create_thread_and_run(self, body: ThreadAndRunCreate) -> Run:
         return await self._create(Run, "threads/runs", body)

@@ -7,7 +7,6 @@ Rules: the WHATWG event stream format; streaming reference, section 2.
 
 import codecs
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 LINE_END = re.compile("\r\n|\n|\r")
@@ -34,25 +33,28 @@ class SseParser:
         self._name = ""
         self._data: list[str] = []
 
-    def feed(self, chunk: bytes) -> Iterator[Frame]:
+    def feed(self, chunk: bytes) -> list[Frame]:
         """The frames that this chunk completes, in order."""
         text = self._decoder.decode(chunk)
         if self._after_cr and text:
             self._after_cr = False
             text = text.removeprefix("\n")
         if not text:
-            return
-        self._after_cr = text.endswith("\r")
-        first, *others = LINE_END.split(text)
-        self._pieces.append(first)
-        self._length += len(first)
+            return []
+        if "\r" in text:
+            self._after_cr = text.endswith("\r")
+            lines = LINE_END.split(text)
+        else:
+            lines = text.split("\n")
+        self._pieces.append(lines[0])
+        self._length += len(lines[0])
         if self._length > LONGEST_LINE:
             raise ValueError(f"a line of more than {LONGEST_LINE} characters")
-        for piece in others:
-            line = "".join(self._pieces)
-            self._pieces, self._length = [piece], len(piece)
-            if frame := self._take_line(line):
-                yield frame
+        if len(lines) == 1:
+            return []
+        lines[0], rest = "".join(self._pieces), lines.pop()
+        self._pieces, self._length = [rest], len(rest)
+        return [frame for frame in map(self._take_line, lines) if frame]
 
     def finish(self) -> Frame | None:
         """The last frame if the body ended without its closing blank line."""
@@ -67,9 +69,8 @@ class SseParser:
             self._name, self._data = "", []
             return frame
         field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
         if field == "data":
-            self._data.append(value)
+            self._data.append(value.removeprefix(" "))
         elif field == "event":
-            self._name = value
+            self._name = value.removeprefix(" ")
         return None  # comments, id, retry and fields we do not know
