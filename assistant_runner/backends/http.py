@@ -63,6 +63,7 @@ from assistant_runner.wire.files import (
     VectorStoreFileCreate,
     VectorStoreModify,
 )
+from assistant_runner.wire.jsons import request_bytes
 from assistant_runner.wire.runs import (
     Run,
     RunCreate,
@@ -385,7 +386,7 @@ class HttpBackend:
     ) -> Request:
         """`form`: content type and body of an upload. `key`: that of a create."""
         fields: Fields = self._fields if method == "GET" else self._json_fields
-        body = b"" if document is None else json.dumps(document, ensure_ascii=False).encode()
+        body = b"" if document is None else request_bytes(document)
         if form is not None:
             kind, body = form
             fields = {**fields, **fields_of({"Content-Type": kind})}

@@ -18,7 +18,6 @@ from starlette.types import Message, Receive, Scope, Send
 
 from assistant_runner.service.core import Core
 from assistant_runner.service.failures import ApiError
-from assistant_runner.service.jsons import answer_bytes
 from assistant_runner.service.store.base import Conflict
 from assistant_runner.service.web import (
     Answer,
@@ -32,6 +31,7 @@ from assistant_runner.service.web import (
     rejoined,
     send_body,
 )
+from assistant_runner.wire.jsons import answer_bytes
 
 access_log = logging.getLogger("assistant_runner.access")
 logger = logging.getLogger("assistant_runner.service")

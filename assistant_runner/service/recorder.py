@@ -14,10 +14,10 @@ from assistant_runner.service.citations import cite
 from assistant_runner.service.core import Core
 from assistant_runner.service.engines.base import ApprovalRequest, CallDelta, EngineError, Finish
 from assistant_runner.service.ids import new_id
-from assistant_runner.service.jsons import answer_bytes
 from assistant_runner.service.ledger import Ledger
 from assistant_runner.service.sse import text_frame_ends
 from assistant_runner.service.store.base import Document, Row
+from assistant_runner.wire.jsons import answer_bytes
 
 LONGEST_MARKER = 400
 _MARKER = re.compile("(【[^】]*】)")

@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from typing import Any
 
-from assistant_runner.service.jsons import answer_bytes
+from assistant_runner.wire.jsons import answer_bytes
 
 DONE = b"event: done\ndata: [DONE]\n\n"
 PING = b": ping\n\n"

@@ -18,10 +18,10 @@ from assistant_runner.service.core import Core
 from assistant_runner.service.documents import listing
 from assistant_runner.service.failures import bad_request, not_found, of_flaw, unknown_word, wrong_prefix
 from assistant_runner.service.ids import PREFIXES
-from assistant_runner.service.jsons import answer_bytes
 from assistant_runner.service.sse import DONE, Listener, frame
 from assistant_runner.service.store.base import Document, Row, UnknownCursor
 from assistant_runner.wire.checks import Check, Flaw
+from assistant_runner.wire.jsons import answer_bytes
 from assistant_runner.wire.runs import SETTLED
 
 BODY_WAIT_S = 60.0

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from assistant_runner.errors import ConfigurationError
-from assistant_runner.service.jsons import loaded, stored_bytes
 from assistant_runner.service.store.base import (
     ActiveRun,
     Conflict,
@@ -22,6 +21,7 @@ from assistant_runner.service.store.base import (
     Row,
     UnknownCursor,
 )
+from assistant_runner.wire.jsons import loaded, stored_bytes
 
 MIGRATIONS = (
     """

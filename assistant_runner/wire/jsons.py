@@ -3,6 +3,7 @@
 orjson does the work where it is installed. What it cannot hold (integers beyond 64 bits, lone
 surrogates) is written by the stdlib, so that every document comes back as it was given. Answers
 are ASCII: a line separator inside a text can never be taken for the end of an event's line.
+Requests are UTF-8.
 """
 
 import json
@@ -14,6 +15,7 @@ except ImportError:  # no wheel for this platform
     orjson = None  # type: ignore[assignment]
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_encode_request = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 SLOW = b" "
 """Stands before a stored text that the stdlib wrote and must read."""
@@ -29,6 +31,18 @@ def answer_bytes(document: Any) -> bytes:
         if data.isascii():
             return data
     return _encode(document).encode("ascii")
+
+
+def request_bytes(document: Any) -> bytes:
+    """A document as a request carries it; a number that is none (NaN) goes out as the stdlib writes it."""
+    if orjson is not None:
+        try:
+            data = orjson.dumps(document)
+        except TypeError:
+            return _encode_request(document).encode()
+        if b"null" not in data:  # which may stand for a NaN
+            return data
+    return _encode_request(document).encode()
 
 
 def stored_bytes(document: Any) -> bytes:
