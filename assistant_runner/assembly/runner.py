@@ -75,6 +75,10 @@ class Runner(Protocol):
         """What a person must be told before the first answer: no model, recorded replies."""
         ...
 
+    async def assistant(self, question: Question) -> Assistant:
+        """The assistant that answers the question, looked up or made once; NotFound if it is not there."""
+        ...
+
     async def ask(
         self,
         question: Question,
@@ -125,6 +129,9 @@ class AssembledRunner:
         self.backend = backend
         self.engine_label = engine_label
         self.notices = notices
+
+    async def assistant(self, question: Question) -> Assistant:
+        return await self._assistant(question, await self._shelf_of(question))
 
     async def ask(
         self,

@@ -36,7 +36,7 @@ from assistant_runner.batch.progress import LOCK_FILE, read_command, snapshot, w
 from assistant_runner.batch.source import Source, spool
 from assistant_runner.errors import AssistantRunnerError, NotFound, UsageError
 from assistant_runner.settings import LoadedSettings, lay_assistant_file
-from assistant_runner.setup.finding import find_assistant, find_spec
+from assistant_runner.setup.finding import find_spec
 
 TICK_S = 1.0
 
@@ -201,7 +201,7 @@ async def _fingerprints(
     world = World(folder, loaded.environ, settings.profile)
     parts = settings_parts(settings, request.question, world)
     if isinstance(parts["assistant"], str):
-        found = await find_assistant(runner.backend, parts["assistant"])
+        found = await runner.assistant(request.question)
         parts["assistant"] = remote_assistant_parts(found.document())
     return Fingerprints(parts, world)
 
