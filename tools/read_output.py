@@ -1,7 +1,7 @@
 """Reading on in a tool output that was too long to be given whole.
 
-Offer it beside tools with long outputs: a cut output then says with which id to read on. The gate,
-which keeps the whole texts, answers it.
+Runs with tools that are not shipped offer it: a cut output says with which id to read on. The gate, which
+keeps the whole texts, answers it.
 """
 
 from typing import Annotated

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assistant_runner.assembly.runner import AssembledRunner, Runner
-from assistant_runner.assembly.shelf import Shelf, tool_gate, tools_folder
+from assistant_runner.assembly.shelf import Shelf, tool_gate, tools_folder, with_reader
 from assistant_runner.backends.base import Backend
 from assistant_runner.errors import ConfigurationError, UsageError
 from assistant_runner.run.journal import Journal
@@ -45,12 +45,12 @@ async def open_runner(loaded: LoadedSettings, *, approve: Approve | None = None)
     settings = loaded.settings
     async with AsyncExitStack() as stack:
         if settings.tools is not None:
-            toolbox = load_tools(settings.tools, folder=tools_folder(loaded), cwd=cwd)
+            toolbox = with_reader(load_tools(settings.tools, folder=tools_folder(loaded), cwd=cwd))
         elif spec is not None:
             from assistant_runner.setup.tools import open_spec_tools
 
             opening = open_spec_tools(spec, environ=loaded.environ, folder=tools_folder(loaded))
-            toolbox = await stack.enter_async_context(opening)
+            toolbox = with_reader(await stack.enter_async_context(opening))
         else:
             toolbox = default_tools()
         backend, engine = await stack.enter_async_context(open_backend(loaded))

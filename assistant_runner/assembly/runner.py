@@ -26,6 +26,7 @@ from assistant_runner.assembly.shelf import (
     tool_gate,
     tool_warnings,
     tools_folder,
+    with_reader,
 )
 from assistant_runner.backends.base import Backend
 from assistant_runner.errors import ConfigurationError, NotFound, UsageError
@@ -42,10 +43,11 @@ from assistant_runner.setup.finding import find_assistant, find_spec
 from assistant_runner.tooling.contract import Tool, ToolContext
 from assistant_runner.tooling.gate import Approve
 from assistant_runner.tooling.registry import load_tools
+from assistant_runner.tooling.spill import READER_NAME
 from assistant_runner.wire.assistants import Assistant
 from assistant_runner.wire.runs import Run
 from assistant_runner.wire.threads import MessageCreate
-from assistant_runner.wire.tools import AssistantTool
+from assistant_runner.wire.tools import AssistantTool, FunctionTool
 
 if TYPE_CHECKING:
     import httpx
@@ -344,6 +346,7 @@ class AssembledRunner:
                 summarise=summarise,
                 recorded=self._loaded.settings.offline,
                 thread_id=thread_id,
+                reads_on=READER_NAME in shelf.toolbox,
             )
 
         return Workshop(shelf.toolbox, shelf.gate, context, approve_hosted=shelf.gate.approve_hosted)
@@ -366,24 +369,29 @@ class AssembledRunner:
         if question.tools is None:
             return shelf
         tools = load_tools(question.tools, folder=tools_folder(self._loaded), cwd=Path.cwd())
-        return Shelf(tools, shelf.gate, shelf.spec)
+        return Shelf(with_reader(tools), shelf.gate, shelf.spec)
 
     def _asked_tools(
         self, question: Question, shelf: Shelf, assistant: Assistant
     ) -> tuple[AssistantTool, ...] | None:
         """Tools that were named for the run, where the assistant may offer others (row S2.6); of very
-        many, those that fit the prompt (row S4.13). None: as the assistant has them."""
+        many, those that fit the prompt (row S4.13); `read_output` where the assistant does not offer it.
+        None: as the assistant has them."""
         settings = self._loaded.settings
         named = question.tools is not None or settings.tools is not None
         if named and (shelf.spec or question.assistant or settings.assistant):
             return tuple(shelf.toolbox.definitions())
-        tools = assistant.tools or []
+        tools, reader = list(assistant.tools or []), shelf.toolbox.get(READER_NAME)
+        offered = {tool.function.name for tool in tools if isinstance(tool, FunctionTool)}
+        reads_on = reader is not None and READER_NAME not in offered and not offered.isdisjoint(shelf.toolbox)
+        if reader is not None and reads_on:
+            tools.append(reader.definition())
         if len(tools) <= settings.tools_searched_above:
-            return None
+            return tuple(tools) if reads_on and len(tools) <= MOST_RUN_TOOLS else None
         from assistant_runner.tooling.searching import choose_tools
 
         hosted = sum(tool.type != "function" for tool in tools)
-        keep = named_functions(question.tool_choice)
+        keep = [*named_functions(question.tool_choice), READER_NAME]
         return tuple(choose_tools(tools, question.prompt, limit=MOST_RUN_TOOLS - hosted, keep=keep))
 
     async def _open_shelf(self, reference: str) -> Shelf:
@@ -394,7 +402,7 @@ class AssembledRunner:
         from assistant_runner.setup.tools import open_spec_tools
 
         opening = open_spec_tools(spec, environ=self._loaded.environ, folder=tools_folder(self._loaded))
-        toolbox = await self._stack.enter_async_context(opening)
+        toolbox = with_reader(await self._stack.enter_async_context(opening))
         return Shelf(toolbox, tool_gate(self._loaded, toolbox, spec, self._approve), spec)
 
     async def _assistant(self, question: Question, shelf: Shelf) -> Assistant:

@@ -13,7 +13,7 @@ from assistant_runner.tooling.fence import FENCE_RULE, FetchedThreads
 from assistant_runner.tooling.gate import Approve, ToolGate
 from assistant_runner.tooling.masking import secrets_of
 from assistant_runner.tooling.policy import Policy, PolicyRule
-from assistant_runner.tooling.registry import Toolbox
+from assistant_runner.tooling.registry import Toolbox, load_tools, shipped_folder
 from assistant_runner.tooling.spill import READER_NAME, Spill
 from assistant_runner.wire.assistants import Assistant, AssistantCreate
 
@@ -36,6 +36,14 @@ class Shelf:
     spec: "AssistantSpec | None" = None
 
 
+def with_reader(toolbox: Toolbox) -> Toolbox:
+    """The toolbox, with `read_output` beside tools that are not shipped: their outputs may be cut."""
+    own = any(not tool.source.startswith(str(shipped_folder())) for tool in toolbox.values())
+    if own and READER_NAME not in toolbox:
+        toolbox.add(load_tools([READER_NAME])[READER_NAME])
+    return toolbox
+
+
 def tool_gate(
     loaded: LoadedSettings, toolbox: Toolbox, spec: "AssistantSpec | None", approve: Approve | None
 ) -> ToolGate:
@@ -53,7 +61,6 @@ def tool_gate(
         output_cap=loaded.settings.output_cap,
         secrets=secrets_of(loaded.environ),
         spill=Spill(loaded.folders.state / "outputs"),
-        reads_on=READER_NAME in toolbox,
         fetched=FetchedThreads(loaded.folders.state / "fetched-threads.txt"),
     )
 

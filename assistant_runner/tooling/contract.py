@@ -47,6 +47,7 @@ class ToolContext:
     environment that the tool may read. `deadline_s` is how long this call may take. `question` is the
     user's prompt. `recorded` says that replies come from recordings. `thread_id`: whose context the
     output goes into (fetched text in it makes `write` tools need approval); "" where there is none.
+    `reads_on`: the model has the tool `read_output`.
     """
 
     tool_call_id: str
@@ -57,6 +58,7 @@ class ToolContext:
     summarise: Summarise | None = None
     recorded: bool = False
     thread_id: str = ""
+    reads_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)

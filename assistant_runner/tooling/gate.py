@@ -85,7 +85,7 @@ class ToolGate:
 
     `output_cap`: bytes of the encoded output unless the tool has its own. `secrets`: values to mask
     beside those of the environment that a context carries. `spill`: where full outputs are kept;
-    `reads_on` says that the model has the tool `read_output`. `fetched`: the threads that hold text by
+    `fetched`: the threads that hold text by
     strangers.
     """
 
@@ -97,7 +97,6 @@ class ToolGate:
         output_cap: int = DEFAULT_CAP,
         secrets: Iterable[str] = (),
         spill: Spill | None = None,
-        reads_on: bool = False,
         fetched: FetchedThreads | None = None,
     ) -> None:
         self.policy = policy or Policy()
@@ -105,7 +104,6 @@ class ToolGate:
         self.output_cap = output_cap
         self.secrets = tuple(secrets)
         self.spill = spill
-        self.reads_on = reads_on
         self._fetched = fetched or FetchedThreads()
         self._unavailable: dict[str, str] = {}
 
@@ -238,7 +236,7 @@ class ToolGate:
         if self.spill is not None:
             output_id = self.spill.keep(context.tool_call_id, text)
             notes.append(f"full output: {self.spill.path(output_id)}")
-            if self.reads_on:
+            if context.reads_on:
                 advice = f"{READER_NAME} with output_id {output_id} reads on"
                 cut, left_out = cut_text(text, cap, advice=advice)
         log.info("output of %s cut: %s characters left out", tool.name, left_out)

@@ -26,6 +26,9 @@ class HttpRunner:
         self.backend = backend
         self._driver = Driver(backend, Workshop({}, None, None), limits=Limits(timeout_s=30))
 
+    async def assistant(self, question):
+        return await self.backend.retrieve_assistant("asst_1")
+
     async def ask(self, question, *, listener=None):
         return await self._driver.run(RunRequest("asst_1", question.prompt), listener=listener)
 

@@ -4,7 +4,7 @@ import pytest
 
 from assistant_runner.assembly import Question, open_runner
 from assistant_runner.settings import load_settings
-from tests.service.engines.fake_openai import chat_text, fake_openai
+from tests.service.engines.fake_openai import chat_calls, chat_text, fake_openai
 
 
 @pytest.fixture
@@ -64,3 +64,27 @@ async def test_tools_named_for_the_question_go_with_it(folder):
 
     [body] = [one.body for one in server.asked if one.path.endswith("/chat/completions")]
     assert [tool["function"]["name"] for tool in body["tools"]] == ["get_webpage"]
+
+
+DUMP = """def dump() -> str:
+    \"\"\"Everything\"\"\"
+    return "x" * 5000
+"""
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "of-the-file"])
+async def test_case_041_a_model_reads_on_in_an_output_of_the_users_tool_that_was_cut(folder, named):
+    (folder / "dump.py").write_text(DUMP)
+    call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "dump", "arguments": "{}"}}
+    async with fake_openai(chat_calls(call), chat_text("Cut.")) as server:
+        write(folder, server.url)
+        if not named:
+            path = folder / "assistant.yaml"
+            path.write_text(path.read_text().replace("get_weather", "./dump.py:dump"))
+        async with open_runner(settings_in(folder, ASSISTANT_RUNNER_OUTPUT_CAP="1000")) as runner:
+            tools = ("./dump.py:dump",) if named else None
+            await runner.ask(Question(prompt="Hi", tools=tools))
+
+    bodies = [one.body for one in server.asked if one.path.endswith("/chat/completions")]
+    assert {tool["function"]["name"] for tool in bodies[0]["tools"]} >= {"dump", "read_output"}
+    assert "read_output with output_id" in bodies[1]["messages"][-1]["content"]

@@ -24,6 +24,7 @@ def make_context(
     http: httpx.AsyncClient | None = None,
     thread_id: str = "thread_1",
     tool_call_id: str = "call_1",
+    reads_on: bool = False,
 ) -> ToolContext:
     """A context whose HTTP requests are answered by a function."""
     client = http or httpx.AsyncClient(transport=httpx.MockTransport(answer), follow_redirects=True)
@@ -35,6 +36,7 @@ def make_context(
         question=question,
         summarise=summarise,
         thread_id=thread_id,
+        reads_on=reads_on,
     )
 
 

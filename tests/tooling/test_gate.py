@@ -434,10 +434,10 @@ class TestFetchedText:
 class TestLongOutputs:
     async def test_case_041_the_whole_text_is_kept_and_can_be_paged(self, tmp_path):
         spill = Spill(tmp_path / "outputs")
-        gate = ToolGate(output_cap=2_000, spill=spill, reads_on=True)
+        gate = ToolGate(output_cap=2_000, spill=spill)
         long = "".join(f"line {number}\n" for number in range(5000))
 
-        outcome = await gate.call(tool_from(say), {"words": long}, make_context())
+        outcome = await gate.call(tool_from(say), {"words": long}, make_context(reads_on=True))
         [kept] = (tmp_path / "outputs").iterdir()
         page = await gate.call(
             READER,
