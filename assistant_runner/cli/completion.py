@@ -4,13 +4,18 @@ import os
 from pathlib import Path
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import get_completion_class, shell_complete
 
+from assistant_runner.cli.edge import NAME
+from assistant_runner.cli.main import VARIABLE
 from assistant_runner.errors import ConfigurationError, UsageError
 
-NAME = "assistant-runner"
-VARIABLE = "_ASSISTANT_RUNNER_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
+
+
+def answer(command: click.Command, instruction: str) -> int:
+    """Tell the shell what can stand at the cursor (`instruction`: bash_complete); the exit status."""
+    return shell_complete(command, {}, NAME, VARIABLE, instruction)
 
 
 def shell_of(named: str) -> str:

@@ -18,6 +18,7 @@ from assistant_runner.errors import AssistantRunnerError, UsageError
 if TYPE_CHECKING:
     import asyncio
 
+NAME = "assistant-runner"
 T = TypeVar("T")
 
 
@@ -28,14 +29,18 @@ def run_edge(app: click.Command, argv: list[str]) -> int:
             stream.reconfigure(errors="replace") if stream.isatty() else stream.reconfigure(encoding="utf-8")
     as_json = "--json" in argv or "--jsonl" in argv
     try:
-        status = app.main(argv, prog_name="assistant-runner", standalone_mode=False, color=_colour())
+        with app.make_context(NAME, argv, color=_colour()) as context:
+            status = app.invoke(context)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 1
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
     except click.ClickException as error:
         return _tell_usage(error, as_json=as_json)
     except AssistantRunnerError as error:
         return tell_error(error, as_json=as_json)
-    except click.Abort as abort:  # click's name for Ctrl-C and for the end of input at a prompt
+    except click.Abort as abort:  # Ctrl-C or the end of input at a prompt, whose line is still open
+        click.echo(err=True)
         return 130 if isinstance(abort.__context__, KeyboardInterrupt) else 1
     except KeyboardInterrupt:
         return 130
@@ -53,8 +58,8 @@ def _tell_usage(error: click.ClickException, *, as_json: bool) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":  # click has it from 8.2 on
         click.echo(error.format_message(), err=True, color=_colour())
         return error.exit_code
-    usage = " ".join(context.get_usage().split()) if context else "Usage: assistant-runner COMMAND"
-    path = context.command_path if context else "assistant-runner"
+    usage = " ".join(context.get_usage().split()) if context else f"Usage: {NAME} COMMAND"
+    path = context.command_path if context else NAME
     words = UsageError(error.format_message(), remedy=f"{usage} (see {path} --help)")
     return tell_error(words, as_json=as_json)
 
@@ -122,9 +127,6 @@ def run_async(work: Coroutine[Any, Any, T], *, busy: bool = False) -> T:
             return runner.run(main())
     except asyncio.CancelledError:
         raise SystemExit(128 + caught[0] if caught else 1) from None
-    except BrokenPipeError:  # click would make it a plain 1
-        _silence_stdout()
-        raise SystemExit(141) from None
 
 
 def _quick_loop() -> "Callable[[], asyncio.AbstractEventLoop] | None":

@@ -5,6 +5,7 @@ first lines stand here as data; a command's module is imported when it is asked 
 rooms when it runs.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -15,6 +16,7 @@ from assistant_runner.cli.edge import run_edge
 from assistant_runner.cli.groups import LazyGroup
 from assistant_runner.errors import UsageError
 
+VARIABLE = "_ASSISTANT_RUNNER_COMPLETE"
 LINES = {
     "ask": "Ask one question; tools run here, the answer goes to stdout, progress to stderr.",
     "doctor": "Check configuration, keys, backend, proxy, clock, folders, tools and local servers.",
@@ -115,5 +117,9 @@ def app() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line and leave with its exit status."""
+    """Run the command line and leave with its exit status; or answer the shell that completes a line."""
+    if instruction := os.environ.get(VARIABLE):
+        from assistant_runner.cli.completion import answer
+
+        sys.exit(answer(app, instruction))
     sys.exit(run_edge(app, list(sys.argv[1:] if argv is None else argv)))

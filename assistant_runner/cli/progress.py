@@ -1,13 +1,13 @@
 """Live progress on stderr: which engine, which tools run, how long; nothing of it on stdout."""
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import rich.console
-import rich.status
+import click
 
 from assistant_runner.run.events import (
     CallFinished,
@@ -20,6 +20,9 @@ from assistant_runner.run.events import (
 )
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.status import Status
+
     from assistant_runner.assembly import Runner
 
 
@@ -27,12 +30,12 @@ class Progress:
     """A listener that shows what happens; `events` gets every event as a document instead."""
 
     def __init__(self, *, quiet: bool, events: Callable[[dict[str, Any]], None] | None = None) -> None:
-        self._console = rich.console.Console(stderr=True, highlight=False, soft_wrap=True, quiet=quiet)
+        self._quiet = quiet
+        self._console = None if quiet else _terminal()
         self._events = events
         self._noted: set[str] = set()
         self._running: dict[str, tuple[str, float]] = {}
-        self._status: rich.status.Status | None = None
-        self._live = self._console.is_terminal and not quiet
+        self._status: Status | None = None
 
     def begin(self, runner: "Runner") -> None:
         """Say once what answers, and what is canned about it."""
@@ -40,7 +43,11 @@ class Progress:
             self.say(line)
 
     def say(self, text: str) -> None:
-        self._console.print(text, style="dim", markup=False)
+        """A line of talk, unless quiet."""
+        if self._console is not None:
+            self._console.print(text, style="dim", markup=False)
+        elif not self._quiet:
+            click.echo(text, err=True)
 
     def note(self, text: str) -> None:
         """A warning, said once however often it comes: as an event, and with the result."""
@@ -50,11 +57,13 @@ class Progress:
 
     def insist(self, text: str) -> None:
         """Said even when quiet: where things stand after an interrupt."""
-        self._console.quiet = False
-        self._console.print(text, markup=False)
+        if self._console is not None:
+            self._console.print(text, markup=False)
+        else:
+            click.echo(text, err=True)
 
     def __enter__(self) -> Self:
-        if self._live:
+        if self._console is not None:
             self._status = self._console.status("thinking", spinner="dots")
             self._status.start()
         return self
@@ -108,6 +117,15 @@ class Progress:
         if self._status is not None:
             names = ", ".join(name for name, _ in self._running.values())
             self._status.update(f"running {names}" if names else "thinking")
+
+
+def _terminal() -> "Console | None":
+    """What draws on the terminal; None off it: nobody pays there for the import of rich."""
+    if not sys.stderr.isatty():
+        return None
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def _short(value: Any, most: int = 60) -> str:

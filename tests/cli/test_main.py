@@ -61,8 +61,8 @@ def test_the_lines_of_the_root_are_those_of_the_commands():
 @pytest.mark.parametrize(
     ("argv", "words", "path"),
     [
-        pytest.param(("ask", "--modle", "x"), "'--model'", "assistant-runner ask", id="mistyped-option"),
-        pytest.param(("--modle", "x"), "'--model'", "assistant-runner ask", id="of-a-question"),
+        pytest.param(("ask", "--modle", "x"), "--model", "assistant-runner ask", id="mistyped-option"),
+        pytest.param(("--modle", "x"), "--model", "assistant-runner ask", id="of-a-question"),
         pytest.param(("ask", "--temperature", "5", "x"), "0<=x<=2", "assistant-runner ask", id="too-large"),
         pytest.param(("ask", "--temperature", "nan", "x"), "number", "assistant-runner ask", id="no-number"),
         pytest.param(("ask", "--rounds", "x"), "valid integer", "assistant-runner ask", id="no-integer"),
@@ -71,7 +71,7 @@ def test_the_lines_of_the_root_are_those_of_the_commands():
             ("batch", "merge", "-o", "x"), "PART...", "assistant-runner batch merge", id="no-argument"
         ),
         pytest.param(("batch", "merge", "a"), "--output", "assistant-runner batch merge", id="no-option"),
-        pytest.param(("run", "shwo"), "'shwo'", "assistant-runner run", id="mistyped-subcommand"),
+        pytest.param(("run", "shwo"), "shwo", "assistant-runner run", id="mistyped-subcommand"),
     ],
 )
 def test_a_wrong_command_line_is_named_with_the_way_to_the_help(cli, argv, words, path):
@@ -101,6 +101,23 @@ def test_a_question_may_begin_with_an_option(cli):
 
     assert outcome.status == 0
     assert "San Francisco" in outcome.stdout
+
+
+@pytest.mark.parametrize("argv", [("--help",), ("config", "schema")], ids=" ".join)
+def test_a_closed_pipe_ends_a_command_without_a_word(argv):
+    with subprocess.Popen(
+        [sys.executable, "-m", "assistant_runner", *argv],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+    assert process.returncode == 141
 
 
 def test_garbage_is_collected_again_when_the_work_begins():
