@@ -30,6 +30,7 @@ SUSPECTS = (
     "[hidden], [aria-hidden=true], [style*=none i], [style*=hidden i]"
 )
 """What may be unseen. The commonest elements are turned away first, which halves the time of the search."""
+MAIN = ("main", "[role=main]", "#mw-content-text", "#content", "article")
 FRAME = (
     "nav, footer, aside, header, form, dialog, menu, [role=navigation], [class]:is(.navbox, .toc, .hatnote, "
     ".noprint, .mw-editsection, .mw-jump-link, .shortdescription, sup.reference)"
@@ -266,7 +267,9 @@ def _is_thin(main: LexborNode) -> bool:
 
 def _main_part(tree: LexborHTMLParser) -> LexborNode | None:
     """What the page itself calls its main part; of several, none."""
-    for selector in ("main", "[role=main]", "#mw-content-text", "#content", "article"):
+    if tree.css_first(", ".join(MAIN)) is None:  # one search instead of five
+        return None
+    for selector in MAIN:
         found = tree.css(selector)
         if len(found) == 1:
             return found[0]
@@ -324,14 +327,13 @@ def _links(html: str, url: str) -> Iterator[tuple[str, str]]:
     """The first links with words, absolute, each address once."""
     seen: set[str] = set()
     for found in itertools.islice(ANCHOR.finditer(html), MAX_ANCHORS):
-        href, words = unescape(found[1].replace("&quot;", '"')), " ".join(visible_text(found[2]).split())
-        if not words:
-            continue
         try:
-            address = urljoin(url, href).split("#", 1)[0]
+            address = urljoin(url, unescape(found[1].replace("&quot;", '"'))).split("#", 1)[0]
         except ValueError:  # an address that cannot be read is none
             continue
-        if address.startswith(("http://", "https://")) and address not in seen and address != url:
+        if address in seen or address == url or not address.startswith(("http://", "https://")):
+            continue
+        if words := " ".join(visible_text(found[2]).split()):
             seen.add(address)
             yield words[:80], address
             if len(seen) == MAX_LINKS:
