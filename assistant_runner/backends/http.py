@@ -551,7 +551,7 @@ def _page_of(kind: type[WireT]) -> type[Page[WireT]]:
 
 def _log_request(request: Request, attempt: int) -> None:
     if log.isEnabledFor(logging.DEBUG):
-        pairs = [(name.decode(), value.decode()) for name, value in request.headers.values()]
+        pairs = [(name.decode(), value.decode()) for name, (_, value) in request.headers.items()]
         headers = " ".join(f"{name}={mask_header(name, value)}" for name, value in pairs)
         again = f" (attempt {attempt})" if attempt > 1 else ""
         log.debug("> %s %s%s %s %s", request.method, request.url, again, headers, _start_of(request))

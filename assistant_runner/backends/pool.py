@@ -187,7 +187,8 @@ class _Connection(asyncio.Protocol):
     @property
     def is_usable(self) -> bool:
         """Whether another request may go out on it."""
-        return self.complete and self._keep and self._transport is not None and self._error is None
+        is_open = self._transport is not None and self._error is None
+        return is_open and self.complete and self._keep and not self._paused
 
     async def send(self, request: Request) -> None:
         self._begin()

@@ -7,17 +7,17 @@ proxies. Redirects are answers like others, and cookies are not kept: we speak t
 
 import json
 import re
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote
 
-from assistant_runner.backends.decoding import Decoder, decoder_for
-
 Field = tuple[bytes, bytes]
 Fields = Mapping[bytes, Field]
 """Headers to send: each name and value as they go out, under the name in small letters."""
 
+_INFLATED = frozenset({"gzip", "x-gzip", "deflate"})
 _CHARSET = re.compile(r"charset=[\"']?([\w.:-]+)", re.IGNORECASE)
 
 
@@ -169,9 +169,15 @@ class Response:
         return json.loads(self.content)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """The body's pieces as they come, decoded. TransportError, DecodingError."""
-        decoder = decoder_for(self.headers.get("content-encoding", ""))
-        return _decoded(self._pieces, decoder) if decoder else self._pieces
+        """The body's pieces as they come, decoded. TransportError, DecodingError.
+
+        We ask for no compression, but some gateways compress all the same.
+        """
+        pieces = self._pieces
+        for encoding in reversed(self.headers.get("content-encoding", "").lower().split(",")):
+            if encoding.strip() in _INFLATED:
+                pieces = _inflated(pieces, encoding.strip())
+        return pieces
 
     async def read(self) -> bytes:
         """The whole body, kept in `content`. TransportError, DecodingError."""
@@ -193,12 +199,21 @@ class Transport(Protocol):
     async def aclose(self) -> None: ...
 
 
-async def _decoded(pieces: AsyncIterator[bytes], decoder: Decoder) -> AsyncIterator[bytes]:
+async def _inflated(pieces: AsyncIterator[bytes], encoding: str) -> AsyncIterator[bytes]:
+    """What gzip or deflate hold; deflate with zlib's frame, as it should be, or bare, as some send it."""
+    stream = None if encoding == "deflate" else zlib.decompressobj(zlib.MAX_WBITS | 16)
+    start = b""
     try:
         async for piece in pieces:
-            if data := decoder.decode(piece):
+            if stream is None:
+                start = piece = start + piece
+                if len(start) < 2:
+                    continue
+                framed = start[0] & 15 == 8 and int.from_bytes(start[:2]) % 31 == 0  # RFC 1950, section 2.2
+                stream = zlib.decompressobj(zlib.MAX_WBITS if framed else -zlib.MAX_WBITS)
+            if data := stream.decompress(piece):
                 yield data
-        if data := decoder.finish():
+        if stream is not None and (data := stream.flush()):
             yield data
-    except ValueError as error:
-        raise DecodingError(str(error)) from None
+    except zlib.error as error:
+        raise DecodingError(f"the body is not {encoding}: {error}") from None

@@ -163,3 +163,13 @@ async def test_a_response_left_in_the_middle_closes_its_connection():
         assert (await client.get("/")).text == "ok"
 
         assert seen["connections"] == 2
+
+
+async def test_a_large_body_that_was_left_unread_does_not_hold_up_the_next_request():
+    size = 300 * 1024
+    reply = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size + b"x" * size
+
+    async with served(lambda number: reply if number == 1 else OK, timeout=1) as (client, _):
+        async with client.stream("GET", "/"):
+            await asyncio.sleep(0.05)
+        assert (await client.get("/")).text == "ok"
