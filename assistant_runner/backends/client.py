@@ -100,8 +100,7 @@ class Client:
     async def _send_signed(self, request: Request) -> Response:
         if self._signer is not None:
             field = await self._signer.field()
-            signed = {**request.headers, field[0].lower(): field}
-            request = Request(request.method, request.origin, request.target, signed, request.body)
+            request = request._replace(headers={**request.headers, field[0].lower(): field})
         return await self.transport.send(request, self.connect_s, self.read_s)
 
     async def fetch(self, request: Request) -> Response:

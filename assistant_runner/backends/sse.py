@@ -7,15 +7,14 @@ Rules: the WHATWG event stream format; streaming reference, section 2.
 
 import codecs
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 LINE_END = re.compile("\r\n|\n|\r")
 LONGEST_LINE = 64 * 1024 * 1024
 """Characters; a stream without line ends must not fill the memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """One event: `name` is "" without an `event:` line; `data` has its lines joined by LF."""
 
     name: str

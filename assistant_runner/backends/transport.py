@@ -9,7 +9,6 @@ import json
 import re
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote
 
@@ -18,7 +17,6 @@ Fields = Mapping[bytes, Field]
 """Headers to send: each name and value as they go out, under the name in small letters."""
 
 _INFLATED = frozenset({"gzip", "x-gzip", "deflate"})
-_CHARSET = re.compile(r"charset=[\"']?([\w.:-]+)", re.IGNORECASE)
 
 
 class HttpError(Exception):
@@ -83,8 +81,7 @@ class Origin(NamedTuple):
         return host if self.port == usual else f"{host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """`target`: path and query, percent-encoded. `headers` are all that go out, Host included."""
 
     method: str
@@ -158,7 +155,7 @@ class Response:
     @property
     def text(self) -> str:
         """The body as text, in the charset that the header names, else UTF-8."""
-        found = _CHARSET.search(self.headers.get("content-type", ""))
+        found = re.search(r"charset=[\"']?([\w.:-]+)", self.headers.get("content-type", ""), re.IGNORECASE)
         try:
             return self.content.decode(found[1] if found else "utf-8", "replace")
         except LookupError:
