@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any, Literal, Protocol
 
+from assistant_runner.wire.jsons import record_text
+
 OutputFormat = Literal["jsonl", "csv"]
 CHUNK_BYTES = 1 << 20
-_UNSAFE = re.compile("[\x85\u2028\u2029\ud800-\udfff]")
-_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+_UNSAFE = re.compile("[\x85\u2028\u2029]")
 
 
 class Codec(Protocol):
@@ -44,7 +45,7 @@ class JsonlCodec:
     header = b""
 
     def encode(self, row: dict[str, Any]) -> bytes:
-        text = _dumps(row)
+        text = record_text(row)
         if _UNSAFE.search(text):
             text = _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
         return text.encode() + b"\n"
@@ -120,7 +121,7 @@ class CsvCodec:
             return ""
         if name == "id" and isinstance(value, str) and not value.lstrip().startswith(('"', "{", "[")):
             return value if _not_a_number(value) else json.dumps(value)
-        return _dumps(value) if name in self.nested else value
+        return record_text(value) if name in self.nested else value
 
     def decode(self, data: bytes) -> dict[str, Any]:
         [cells] = csv.reader(io.StringIO(data.decode(), newline=""), strict=True)

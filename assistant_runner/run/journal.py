@@ -42,6 +42,7 @@ from assistant_runner.run.events import (
     Warned,
 )
 from assistant_runner.run.records import field_names
+from assistant_runner.wire.jsons import record_text
 
 FILE = "journal.sqlite3"
 LOCKS = "locks"
@@ -193,7 +194,7 @@ class Journal:
         self._began += 1
         if self._began % PRUNE_EVERY == 0:  # a batch begins very many
             self.prune()
-        row = (key, thread_id, backend, prompt, self._owner, _dump(about), now, now)
+        row = (key, thread_id, backend, prompt, self._owner, record_text(about), now, now)
         return Recording(self, key, 0, row=row)
 
     def take_up(self, run: JournalRun) -> "Recording":
@@ -446,7 +447,7 @@ class Recording:
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """The result of the completed run, whole, for replay; nobody works on the run any more."""
-        self._write({"result": _dump(result), "owner": None})
+        self._write({"result": record_text(result), "owner": None})
         self._released = True
 
     def release(self) -> None:
@@ -460,10 +461,10 @@ class Recording:
         for key, group in itertools.groupby(self._waiting, key=_text_of):
             events = list(group)
             if key is None:
-                records.extend((self._next(), event.name, _dump(_fields(event))) for event in events)
+                records.extend((self._next(), event.name, record_text(_fields(event))) for event in events)
             else:
                 pieces = [event.text for event in events if isinstance(event, TextArrived)]
-                records.append((self._next(), _DELTAS, _dump({"message_id": key, "pieces": pieces})))
+                records.append((self._next(), _DELTAS, record_text({"message_id": key, "pieces": pieces})))
         learned: dict[str, Any] = {}
         for event in self._waiting:
             learned |= _changes(event)
@@ -603,15 +604,8 @@ def _changes(event: RunEvent) -> dict[str, Any]:
             "status": "in_progress",
         }
     if isinstance(event, RunEnded):
-        return {"status": event.status, "error": _dump(event.error) if event.error else None}
+        return {"status": event.status, "error": record_text(event.error) if event.error else None}
     return {}
-
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
-
-
-def _dump(value: Any) -> str:
-    return _ENCODER.encode(value)
 
 
 def _records_of(row: tuple[int, float, str, str]) -> Iterator[Record]:

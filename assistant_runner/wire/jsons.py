@@ -17,6 +17,8 @@ except ImportError:  # no wheel for this platform
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _encode_request = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
+_encode_record = json.JSONEncoder(separators=(",", ":"), default=str).encode
+
 SLOW = b" "
 """Stands before a stored text that the stdlib wrote and must read."""
 
@@ -53,6 +55,19 @@ def stored_bytes(document: Any) -> bytes:
         except TypeError:
             return SLOW + _encode(document).encode("ascii")
     return SLOW + _encode(document).encode("ascii")
+
+
+def record_text(value: Any) -> str:
+    """A value as our own records keep it: compact, what JSON does not know as text, NaN as null.
+
+    Lone surrogates are escaped, so that the text can always be encoded.
+    """
+    if orjson is not None:
+        try:
+            return orjson.dumps(value, default=str).decode()
+        except TypeError:
+            pass
+    return _encode_record(value)
 
 
 def loaded(data: bytes) -> Any:
