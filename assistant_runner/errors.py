@@ -5,7 +5,7 @@ attributes, never parsed out of text. A failing tool is not here: its error is i
 Each class names the exit status that a command line gives it (the table of the design).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 
@@ -32,6 +32,13 @@ class AssistantRunnerError(Exception):
                 **self.facts,
             }
         }
+
+
+def near_words(word: str, known: Iterable[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
+    """The known words that are most like this one, for `did you mean`; empty if none is."""
+    from difflib import get_close_matches  # takes longer to import than this module
+
+    return get_close_matches(word, list(known), n=count, cutoff=cutoff)
 
 
 def error_of(document: Mapping[str, Any]) -> AssistantRunnerError:

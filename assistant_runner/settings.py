@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from assistant_runner.errors import ConfigurationError
+from assistant_runner.errors import ConfigurationError, near_words
 
 PROJECT_FILE = "assistant-runner.toml"
 USER_FILE = "config.toml"
@@ -229,9 +229,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 def _say_unknown(key: str) -> str:
     if key in SECRET_WORDS:
         return f"{key}: secrets are not read from config text"
-    import difflib
-
-    near = difflib.get_close_matches(key, Settings.model_fields, n=1)
+    near = near_words(key, Settings.model_fields)
     return f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 

@@ -56,9 +56,7 @@ async def open_runner(loaded: LoadedSettings, *, approve: Approve | None = None)
         backend, engine = await stack.enter_async_context(open_backend(loaded))
         written = spec.model if spec else None
         if engine is None:
-            from assistant_runner.service.engines.catalog import DEFAULT_MODEL
-
-            label, model = backend.label, settings.model or written or DEFAULT_MODEL
+            label, model = backend.label, settings.model or written
         else:
             from assistant_runner.service.engines.choose import default_model
 

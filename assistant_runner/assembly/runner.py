@@ -109,7 +109,7 @@ class AssembledRunner:
         stack: AsyncExitStack,
         engine_label: str,
         engine: "Engine | None",
-        model: str,
+        model: str | None,
         notices: tuple[str, ...],
         journal: Journal | None = None,
         approve: Approve | None = None,
@@ -415,10 +415,20 @@ class AssembledRunner:
                     self._assistants[key] = await self._ensure(shelf.spec)
                 elif reference is None:
                     toolbox = shelf.toolbox
-                    self._assistants[key] = await own_assistant(self.backend, toolbox, model=self._model)
+                    self._assistants[key] = await own_assistant(
+                        self.backend, toolbox, model=self._default_model()
+                    )
                 else:
                     self._assistants[key] = await find_assistant(self.backend, reference)
             return self._assistants[key]
+
+    def _default_model(self) -> str:
+        """The model of an assistant that names none."""
+        if self._model is not None:
+            return self._model
+        from assistant_runner.service.engines.catalog import DEFAULT_MODEL
+
+        return DEFAULT_MODEL
 
     async def _ensure(self, spec: "AssistantSpec") -> Assistant:
         """The assistant of a file; its own tools are what it offers, whatever a question brings."""
@@ -430,7 +440,7 @@ class AssembledRunner:
         boxes = {one.spec.identity: one.toolbox for one in (self._shelf, *self._shelves.values()) if one.spec}
         options = PlanOptions(
             define=definitions_from(folder, boxes=boxes),
-            default_model=self._model,
+            default_model=self._default_model(),
             aliases=self._loaded.settings.model_aliases,
             new=True,  # a question takes over nobody else's assistant by its name; apply may
             recreate=True,

@@ -4,7 +4,6 @@ Every message names file, line, column, key, what was expected and what was foun
 with the nearest known one. All problems of a part are found at once.
 """
 
-import difflib
 import re
 import types
 from collections.abc import Iterable, Mapping
@@ -12,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
+from assistant_runner.errors import near_words
 from assistant_runner.setup.document import (
     KeyPath,
     Node,
@@ -190,14 +190,14 @@ def _scalar(value: Any) -> bool:
 
 def _near_word(found: Any, expected: str) -> str:
     words = re.findall(r"'([^']+)'", expected)
-    near = difflib.get_close_matches(str(found), words, n=1) if isinstance(found, str) else []
+    near = near_words(str(found), words) if isinstance(found, str) else []
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def unknown_key(key: str, known: Iterable[str]) -> str:
     """What to say of a key that nobody knows."""
     names = sorted(known)
-    near = difflib.get_close_matches(key.lower(), names, n=1, cutoff=0.55)
+    near = near_words(key.lower(), names, cutoff=0.55)
     return f"unknown key; did you mean {near[0]!r}?" if near else f"unknown key; known are {', '.join(names)}"
 
 

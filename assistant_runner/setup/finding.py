@@ -3,14 +3,13 @@
 A module of its own, so that a question to a named assistant does not import all that assistant files need.
 """
 
-import difflib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from assistant_runner.backends.base import Backend
-from assistant_runner.errors import NotFound, UsageError
+from assistant_runner.errors import NotFound, UsageError, near_words
 from assistant_runner.wire.assistants import Assistant
 from assistant_runner.wire.base import Page, WireObject
 from assistant_runner.wire.tools import FunctionTool
@@ -128,7 +127,7 @@ async def _by_name(backend: Backend, name: str) -> Assistant:
         ids = ", ".join(f"{one.id}:{name}" for one in named)
         raise UsageError(f"{len(named)} assistants are named {name!r}: {ids}", remedy="name one by its id")
     names = sorted({one.name for one in found if one.name})
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    near = near_words(name, names, count=3, cutoff=0.5)
     there = f"; near: {', '.join(near)}" if near else f"; there are: {', '.join(names[:10])}" if names else ""
     raise NotFound(
         f"no file and no assistant {name!r} on {backend.label}{there}",

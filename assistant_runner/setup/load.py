@@ -4,7 +4,6 @@ Nothing is sent anywhere: a file with a problem gives FileInvalid with all its p
 described in docs/assistant-file.md.
 """
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 from pydantic import Field
 
-from assistant_runner.errors import ConfigurationError
+from assistant_runner.errors import ConfigurationError, near_words
 from assistant_runner.setup.checking import Entry, check, describe, unknown_key
 from assistant_runner.setup.document import (
     FileInvalid,
@@ -284,7 +283,7 @@ class _Loader:
             return siblings[name.value]
         path = name.place.file.parent / name.value
         if path.suffix.lower() not in SUFFIXES:
-            near = difflib.get_close_matches(name.value, siblings, n=1)
+            near = near_words(name.value, siblings)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             self.problems.append(
                 Problem(
@@ -315,7 +314,7 @@ class _Loader:
         """A profile that no file has is a problem."""
         if not self.profile or self.profile in self.profiles_seen:
             return
-        near = difflib.get_close_matches(self.profile, self.profiles_seen, n=1)
+        near = near_words(self.profile, self.profiles_seen)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         known = ", ".join(sorted(self.profiles_seen)) or "none"
         place = Place(files[0]) if files else Place(Path())

@@ -7,7 +7,6 @@ The template is not a program: it can only put in what it was given, and put in 
 template again.
 """
 
-import difflib
 import json
 import re
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from typing import Any
 import jsonschema
 from pydantic import Field
 
-from assistant_runner.errors import UsageError
+from assistant_runner.errors import UsageError, near_words
 from assistant_runner.setup.checking import Entry, check
 from assistant_runner.setup.document import FileInvalid, Mapped, Node, Place, Problem, place_of
 from assistant_runner.setup.parsing import parse_text
@@ -118,7 +117,7 @@ def find_prompt(name_or_path: str, *, cwd: Path | None = None, folder: Path | No
         if (path := place / f"{name_or_path}{SUFFIX}").is_file():
             return path
     known = sorted({path.stem for place in places if place.is_dir() for path in place.glob(f"*{SUFFIX}")})
-    near = difflib.get_close_matches(name_or_path, known, n=1)
+    near = near_words(name_or_path, known)
     there = f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(known) or 'none'}"
     raise UsageError(
         f"no prompt {name_or_path!r}{there}",
@@ -228,7 +227,7 @@ def _pico_value(value: Any) -> dict[str, Any]:
 def _pico_type(text: str) -> dict[str, Any]:
     kind, _, description = (part.strip() for part in text.partition(","))
     if kind not in _SCALARS:
-        near = difflib.get_close_matches(kind, _SCALARS, n=1)
+        near = near_words(kind, _SCALARS)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"{kind!r} is not a type; there are {', '.join(_SCALARS)}{hint}")
     found: dict[str, Any] = {} if kind == "any" else {"type": kind}
@@ -244,7 +243,7 @@ def check_inputs(template: PromptTemplate, inputs: Mapping[str, Any]) -> dict[st
     strangers = [name for name in inputs if name not in known]
     schema = template.schema
     if strangers and not (schema and schema.get("additionalProperties", False)):
-        near = difflib.get_close_matches(strangers[0], known, n=1)
+        near = near_words(strangers[0], known)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise UsageError(
             f"{template.name}: unknown input {', '.join(map(repr, strangers))}{hint}",

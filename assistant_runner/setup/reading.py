@@ -3,12 +3,12 @@
 Each function takes a node and gives a value, or adds to the problems and gives None.
 """
 
-import difflib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from assistant_runner.errors import near_words
 from assistant_runner.setup.checking import check, coerce_fields, describe, parse_duration
 from assistant_runner.setup.document import (
     KeyPath,
@@ -270,7 +270,7 @@ def _read_keyed(
         return _entry(key, inner, place, at, problems)
     describes = isinstance(inner, Mapped) and "name" in inner.entries  # no change of a tool of ours
     kinds = [*HOSTED, *ENTRY_MODELS, "function"]
-    near = difflib.get_close_matches(key, kinds, n=1, cutoff=0.6 if describes else 0.8)
+    near = near_words(key, kinds, cutoff=0.6 if describes else 0.8)
     if near:
         problems.append(Problem(place, dotted(at), f"no such tool; did you mean {near[0]!r}?"))
         return None

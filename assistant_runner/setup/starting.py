@@ -1,13 +1,12 @@
 """A first assistant file: from a few answers, or one of the worked examples that are shipped."""
 
-import difflib
 import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assistant_runner.errors import UsageError
+from assistant_runner.errors import UsageError, near_words
 from assistant_runner.service.engines.catalog import DEFAULT_MODEL
 
 _TEXT = """\
@@ -107,7 +106,7 @@ def copy_example(name: str, target: Path, *, force: bool = False) -> Sequence[Pa
     """The files of an example, copied to a folder; UsageError before anything is written over."""
     names = example_names()
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
+        near = near_words(name, names)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise UsageError(f"no example {name!r}{hint}", remedy=f"there are: {', '.join(names)}")
     source = examples_folder() / name

@@ -7,7 +7,6 @@ Three pure steps, each usable alone:
 A repair never changes a value that is valid already. Source: cases 024 to 033.
 """
 
-import difflib
 import json
 import math
 import re
@@ -15,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from assistant_runner.errors import near_words
 from assistant_runner.tooling.contract import Tool
 from assistant_runner.tooling.validation import fits, flaw_in
 
@@ -148,7 +148,7 @@ def plain_name(name: str) -> str:
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """The known name that was probably meant, or None."""
-    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    found = near_words(name, known, cutoff=0.5)
     return found[0] if found else None
 
 

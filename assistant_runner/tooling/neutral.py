@@ -8,14 +8,13 @@ Shapes: `function-generator.output`, `tool-calling.response-view`, `tool-calling
 """
 
 import copy
-import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assistant_runner.errors import ConfigurationError, UsageError
+from assistant_runner.errors import ConfigurationError, UsageError, near_words
 
 Document = dict[str, Any]
 
@@ -84,7 +83,7 @@ def convert(document: Any, to: str, *, notes: list[str] | None = None) -> Any:
     ConfigurationError that names the definition and the parameter for what cannot be turned.
     """
     if to not in FORMS:
-        near = difflib.get_close_matches(to, FORMS, n=1)
+        near = near_words(to, FORMS)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise UsageError(f"no form {to!r}{hint}", remedy=f"one of {', '.join(FORMS)}")
     said = [] if notes is None else notes

@@ -7,7 +7,6 @@ marks is a tool; without any mark, the function named like the file; without tha
 function that has a docstring.
 """
 
-import difflib
 import hashlib
 import importlib
 import importlib.util
@@ -20,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from assistant_runner.errors import ConfigurationError
+from assistant_runner.errors import ConfigurationError, near_words
 from assistant_runner.tooling.contract import Tool
 from assistant_runner.tooling.schema import check_name, options_of, tool_from
 from assistant_runner.tooling.selecting import check_selector
@@ -209,7 +208,7 @@ def _from_module(address: str, where: str, name: str, cwd: Path) -> Tool:
         candidate = getattr(candidate, part, None)
     if candidate is None:
         names = [word for word, value in vars(module).items() if callable(value) and not word.startswith("_")]
-        near = difflib.get_close_matches(name, names, n=1)
+        near = near_words(name, names)
         raise ConfigurationError(
             f"{address}: {source} has no {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
             remedy="name a function of the module",
@@ -255,7 +254,7 @@ def _by_name(name: str, folders: Sequence[Path]) -> Tool:
     if name in box:
         return box[name]
     known = sorted({*box.names(), *(entry.name for entry in _entry_points())})
-    near = difflib.get_close_matches(name, known, n=1)
+    near = near_words(name, known)
     hint = f"; did you mean {near[0]}?" if near else ""
     broken = "".join(f"; not loaded: {problem}" for problem in problems)
     raise ConfigurationError(

@@ -1,11 +1,10 @@
 """The models that can be reached from here, by every engine there is."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assistant_runner.endpoints import normalise_endpoint
-from assistant_runner.errors import NotFound
+from assistant_runner.errors import NotFound, near_words
 from assistant_runner.service.engines.base import Engine, EngineError
 from assistant_runner.service.engines.catalog import retirement_of, supports_tools
 from assistant_runner.service.engines.choose import unreachable
@@ -74,7 +73,7 @@ async def find_model(name: str, rows: Sequence[Row], aliases: Mapping[str, str])
         if retirement is not None:
             known |= {"shutdown_date": retirement.day.isoformat(), "instead": retirement.instead}
         return known
-    near = difflib.get_close_matches(resolved, [str(row["id"]) for row in rows], n=3)
+    near = near_words(resolved, [str(row["id"]) for row in rows], count=3)
     raise NotFound(
         f"no model {resolved!r} can be reached",
         status_code=404,

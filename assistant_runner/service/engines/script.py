@@ -6,14 +6,13 @@ prefix), or that the last user message asks for at its end (`[flow:NAME]`). Word
 """
 
 import asyncio
-import difflib
 import json
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assistant_runner.errors import ConfigurationError
+from assistant_runner.errors import ConfigurationError, near_words
 from assistant_runner.service.engines.base import (
     Abilities,
     Annotate,
@@ -278,7 +277,7 @@ def _flaw(turn: Any) -> str | None:
     if not kinds:
         return f"must have one of {', '.join(_KINDS)}"
     for key in turn:
-        near = difflib.get_close_matches(key, _KEYS, n=1, cutoff=0.75)
+        near = near_words(key, _KEYS, cutoff=0.75)
         if key not in _KEYS and near:
             return f"unknown key {key!r}; did you mean {near[0]!r}?"
     delay = turn.get("delay_s", 0)

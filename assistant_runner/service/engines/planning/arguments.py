@@ -4,13 +4,13 @@ The kind comes from the JSON Schema (enum, type, format) and from the words of t
 and description. What cannot be found is `Missing`; what another call will bring is `Awaited`.
 """
 
-import difflib
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from assistant_runner.errors import near_words
 from assistant_runner.service.engines.planning.lexicon import (
     LANGUAGES,
     NUMBER_WORDS,
@@ -223,7 +223,7 @@ def _enum(schema: Mapping[str, Any], text: Text) -> list[Any]:
         if isinstance(value, str) and value and value.lower().replace("_", " ") in lower:
             return [value]
     for value in schema.get("enum") or ():
-        if isinstance(value, str) and difflib.get_close_matches(value.lower(), words, n=1, cutoff=0.86):
+        if isinstance(value, str) and near_words(value.lower(), words, cutoff=0.86):
             return [value]
     return []
 
