@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from assistant_runner.cli.assistant_options import open_backend_of, print_json, settings_of, tools_folder
-from assistant_runner.cli.groups import PATH, Command, argument
-from assistant_runner.cli.options import backend_option, data_option, json_option
+from assistant_runner.cli.groups import Command, argument
+from assistant_runner.cli.options import PATH, backend_option, data_option, json_option
 
 
 @click.command("import", cls=Command)

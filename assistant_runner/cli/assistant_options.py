@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assistant_runner.cli.groups import PATH
-from assistant_runner.cli.options import option, positional, shared
+from assistant_runner.cli.options import PATH, option, positional, shared
 
 if TYPE_CHECKING:
     from assistant_runner.backends.base import Backend

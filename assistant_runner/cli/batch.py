@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assistant_runner.cli.edge import begin_work, run_async
-from assistant_runner.cli.groups import PATH, Group, Integer, argument
-from assistant_runner.cli.options import RunnerOptions, json_option, runner_options
+from assistant_runner.cli.groups import Group, Integer, argument
+from assistant_runner.cli.options import PATH, RunnerOptions, json_option, runner_options
 from assistant_runner.errors import UsageError
 
 if TYPE_CHECKING:

@@ -8,12 +8,10 @@ for numbers, and positional arguments with a help text (click has these from 8.5
 import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
 
-PATH = click.Path(path_type=Path, readable=False)  # whoever reads it says what is wrong
 F = TypeVar("F", bound=Callable[..., Any])
 
 

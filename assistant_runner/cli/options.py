@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from assistant_runner.settings import LoadedSettings
 
 
+PATH = click.Path(path_type=Path, readable=False)  # whoever reads it says what is wrong
+
+
 def option(*names: str, **attrs: Any) -> Any:
     """A field that is a click option; where no default is given: None, False for a flag, () if multiple."""
     default = () if attrs.get("multiple") else attrs.get("default", False if attrs.get("is_flag") else None)
@@ -54,7 +57,7 @@ def shared(
     return decorate
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)  # written by exec, method by method: start-up is a feature
 class RunnerOptions:
     """What the flags said; None is "not given", so that files and environment keep their word."""
 

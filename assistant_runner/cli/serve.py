@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assistant_runner.cli.edge import begin_work
-from assistant_runner.cli.groups import PATH, Command, Integer, Number
+from assistant_runner.cli.groups import Command, Integer, Number
+from assistant_runner.cli.options import PATH
 
 if TYPE_CHECKING:
     from assistant_runner.service.engines.base import Engine

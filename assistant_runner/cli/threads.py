@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assistant_runner.cli.groups import PATH, Group, argument
-from assistant_runner.cli.options import backend_option, data_option
+from assistant_runner.cli.groups import Group, argument
+from assistant_runner.cli.options import PATH, backend_option, data_option
 
 if TYPE_CHECKING:
     from assistant_runner.settings import LoadedSettings

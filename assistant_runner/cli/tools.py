@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assistant_runner.cli.edge import run_async
-from assistant_runner.cli.groups import PATH, Group, Number, argument
-from assistant_runner.cli.options import json_option
+from assistant_runner.cli.groups import Group, Number, argument
+from assistant_runner.cli.options import PATH, json_option
 
 if TYPE_CHECKING:
     from assistant_runner.settings import LoadedSettings
