@@ -330,17 +330,21 @@ async def _openai_key(loaded: LoadedSettings) -> list[Finding]:
 
 
 async def _local_servers(_loaded: LoadedSettings) -> list[Finding]:
+    transport = direct_transport()
+
     async def look(port: int) -> str | None:
-        url = f"http://127.0.0.1:{port}/v1"
+        client = Client(transport, f"http://127.0.0.1:{port}/v1", connect_s=NEAR_S, read_s=NEAR_S)
         try:
-            async with Client(direct_transport(), url, connect_s=NEAR_S, read_s=NEAR_S) as client:
-                answer = await client.fetch(client.request("GET", "models"))
+            answer = await client.fetch(client.request("GET", "models"))
             models = [str(model.get("id")) for model in answer.json().get("data") or []]
         except (HttpError, ValueError, AttributeError):
             return None
         return f"{LOCAL_SERVERS[port]}'s port {port}: {', '.join(models[:5]) or 'no model'}"
 
-    found = [one for one in await asyncio.gather(*map(look, LOCAL_SERVERS)) if one]
+    try:
+        found = [one for one in await asyncio.gather(*map(look, LOCAL_SERVERS)) if one]
+    finally:
+        await transport.aclose()
     if found:
         return [Finding("local model servers", "ok", "; ".join(found))]
     return [Finding("local model servers", "note", "none answers on the usual ports")]

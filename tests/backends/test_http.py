@@ -295,6 +295,39 @@ async def test_the_poll_hint_is_given_in_seconds():
     assert hint_s == 0.25
 
 
+async def test_a_query_is_encoded_and_leaves_out_what_is_not_asked():
+    server = Server(bodies.page())
+
+    await server.backend().list_assistants(limit=3, after="asst_ü &/+")
+    await server.backend().list_files()
+
+    assert server.paths == [
+        "GET /v1/assistants?limit=3&order=desc&after=asst_%C3%BC+%26%2F%2B",
+        "GET /v1/files?limit=1000",
+    ]
+
+
+async def test_an_upload_is_a_form_with_purpose_and_file():
+    server = Server(
+        {
+            "id": "file-1",
+            "bytes": 1,
+            "created_at": 1,
+            "filename": "a",
+            "purpose": "assistants",
+            "status": "processed",
+        }
+    )
+
+    file = await server.backend().upload_file(filename="a.txt", content=b"\x00one", content_type="text/plain")
+
+    [request] = server.requests
+    assert file.id == "file-1"
+    assert request.headers["content-type"].startswith("multipart/form-data; boundary=")
+    assert b'name="file"; filename="a.txt"\r\nContent-Type: text/plain\r\n\r\n\x00one\r\n' in request.content
+    assert b'name="purpose"\r\n\r\nassistants\r\n' in request.content
+
+
 # -- streams --------------------------------------------------------------------------------------
 
 
@@ -363,6 +396,14 @@ async def test_a_server_that_cannot_stream_gives_one_event_with_the_run():
 async def test_nonsense_in_a_stream_is_a_protocol_error():
     with pytest.raises(ProtocolError, match=r"thread\.run\.created"):
         await collect(Server(streamed(b"event: thread.run.created\ndata: {nonsense\n\n")).backend())
+
+
+async def test_a_stream_in_an_encoding_that_it_does_not_have_is_a_protocol_error():
+    headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
+    server = Server(httpx.Response(200, headers=headers, stream=Chunks(b"data: plain text")))
+
+    with pytest.raises(ProtocolError, match="cannot be read"):
+        await collect(server.backend())
 
 
 async def test_a_refusal_before_the_stream_is_the_ordinary_error():
