@@ -47,7 +47,9 @@ def origin_of(url: str) -> Origin:
     parts = urlsplit(url)
     host = parts.hostname or ""
     if not host.isascii():
-        host = host.encode("idna").decode()
+        import idna  # Python's own codec knows the older standard, which leads to other hosts
+
+        host = idna.encode(host).decode()
     return Origin(parts.scheme, host, parts.port or (443 if parts.scheme == "https" else 80))
 
 

@@ -218,14 +218,17 @@ def http_client(settings: Settings, *, base_url: str, signer: Signer | None) -> 
     proxied = _is_proxied(settings, base_url)
     plain = base_url.startswith("http://") and not proxied and not settings.ca_file
     context = None if plain else _tls_context(settings.ca_file)
-    return Client(
-        _through_httpx(context, proxy=settings.proxy) if proxied else direct_transport(context),
-        base_url,
-        headers={"User-Agent": f"assistant-runner/{__version__}", **settings.backend_headers},
-        signer=signer,
-        connect_s=CONNECT_S,
-        read_s=READ_S,
-    )
+    try:
+        return Client(
+            _through_httpx(context, proxy=settings.proxy) if proxied else direct_transport(context),
+            base_url,
+            headers={"User-Agent": f"assistant-runner/{__version__}", **settings.backend_headers},
+            signer=signer,
+            connect_s=CONNECT_S,
+            read_s=READ_S,
+        )
+    except ValueError as error:  # a port or a host that is none
+        raise ConfigurationError(f"{base_url}: {error}", remedy="correct the base URL") from None
 
 
 def direct_transport(context: ssl.SSLContext | None = None) -> Transport:

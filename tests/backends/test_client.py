@@ -10,7 +10,7 @@ from assistant_runner.errors import ConfigurationError
         ("http://api.example.com/v1/", "http://api.example.com/v1/threads?limit=2"),
         ("https://api.example.com:8443", "https://api.example.com:8443/threads?limit=2"),
         ("http://[::1]:8080/a b", "http://[::1]:8080/a%20b/threads?limit=2"),
-        ("http://bücher.example/v1", "http://xn--bcher-kva.example/v1/threads?limit=2"),
+        ("http://straße.example/v1", "http://xn--strae-oqa.example/v1/threads?limit=2"),
         ("http://user:secret@api.example.com/v1", "http://api.example.com/v1/threads?limit=2"),
     ],
 )

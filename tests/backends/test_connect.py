@@ -138,6 +138,11 @@ def test_certificates_and_proxies_that_cannot_be_used_are_named(tmp_path, settin
         http_client(loaded(tmp_path, **settings).settings, base_url="http://x", signer=None)
 
 
+def test_a_host_that_no_name_can_be_is_named(tmp_path):
+    with pytest.raises(ConfigurationError, match="not allowed"):
+        http_client(loaded(tmp_path).settings, base_url="http://api.\u2500.example/v1", signer=None)
+
+
 async def test_openais_own_endpoint_is_refused_before_any_request(tmp_path):
     with pytest.raises(ApiGone, match="2026-08-26"):
         async with open_http(loaded(tmp_path, backend="https://api.openai.com/v1")):
