@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assistant_runner.cli.groups import Argument, Integer, Number
+from assistant_runner.cli.groups import Integer, Number, Option, argument
 from assistant_runner.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,19 +27,24 @@ PATH = click.Path(path_type=Path, readable=False)  # whoever reads it says what 
 def option(*names: str, **attrs: Any) -> Any:
     """A field that is a click option; where no default is given: None, False for a flag, () if multiple."""
     default = () if attrs.get("multiple") else attrs.get("default", False if attrs.get("is_flag") else None)
-    return field(default=default, metadata={"declare": lambda name: click.option(*names, name, **attrs)})
+
+    def declare(name: str, heading: str) -> Any:
+        return click.option(*names, name, cls=Option, heading=heading, **attrs)
+
+    return field(default=default, metadata={"declare": declare})
 
 
 def positional(**attrs: Any) -> Any:
     """A field that is a positional argument."""
-    return field(
-        default=attrs.get("default"),
-        metadata={"declare": lambda name: click.argument(name, cls=Argument, **attrs)},
-    )
+
+    def declare(name: str, heading: str) -> Any:
+        return argument(name, **attrs)
+
+    return field(default=attrs.get("default"), metadata={"declare": declare})
 
 
 def shared(
-    kind: Callable[..., Any], name: str, *, without: tuple[str, ...] = ()
+    kind: Callable[..., Any], name: str, *, without: tuple[str, ...] = (), heading: str = "Options"
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A decorator: the command has the parameters of the dataclass `kind` and gets them as one `name`."""
     declared = [one for one in fields(kind) if one.metadata and one.name not in without]  # type: ignore[arg-type]
@@ -51,7 +56,7 @@ def shared(
             return command(*args, **{name: kind(**taken)}, **values)
 
         for one in reversed(declared):  # decorators stack from below
-            gathered = one.metadata["declare"](one.name)(gathered)
+            gathered = one.metadata["declare"](one.name, heading)(gathered)
         return gathered
 
     return decorate
@@ -131,6 +136,7 @@ class RunnerOptions:
         "--verbose",
         "-v",
         count=True,
+        default=0,
         show_default=False,
         help="Log to stderr; -vv requests too, keys masked.",
     )
@@ -240,4 +246,4 @@ def parse_metadata(pairs: Sequence[str]) -> dict[str, str] | None:
 backend_option = click.option("--backend", help="embedded, or the base URL of an Assistants API.")
 data_option = click.option("--data", help="Folder of the embedded service.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-runner_options = shared(RunnerOptions, "options")
+runner_options = shared(RunnerOptions, "options", heading="Options of the run")

@@ -120,6 +120,14 @@ def test_a_closed_pipe_ends_a_command_without_a_word(argv):
     assert process.returncode == 141
 
 
+def test_help_has_arguments_first_and_what_all_runs_share_under_a_heading_of_its_own(cli):
+    text = cli("batch", "run", "--help").stdout
+
+    places = [text.index(words) for words in ("Arguments:\n  [INPUT]", "Options:\n", "Options of the run:\n")]
+    assert places == sorted(places)
+    assert text.index("--on-error") < places[2] < text.index("--engine-base-url")
+
+
 def test_garbage_is_collected_again_when_the_work_begins():
     code = "import gc; from assistant_runner.cli.edge import begin_work; gc.disable(); begin_work()"
     done = subprocess.run(
