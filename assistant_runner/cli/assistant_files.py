@@ -118,7 +118,9 @@ def _write_file(output: Path, text: str, *, force: bool, dry_run: bool) -> str:
 
 
 @click.command("init", cls=Command)
-@argument("path", type=PATH, default=Path("."), help="The file to write, or the folder of an example.")
+@argument(
+    "path", type=PATH, default=Path("."), help="The file to write, or the folder of an example [this folder]."
+)
 @click.option("--name", help="The assistant's name.")
 @click.option("--model", "-m", help="For files that name no model.")
 @click.option("--instructions", help="Its system prompt.")

@@ -24,7 +24,7 @@ class Integer(click.IntRange):
 class Number(click.FloatRange):
     """A number within bounds."""
 
-    name = "number"
+    name = "float"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)

@@ -98,7 +98,7 @@ def lint(
 
 @app.command()
 @argument("name", help="A name, path.py:name or package.module:name.")
-@argument("arguments", default="{}", help="The arguments as a JSON object; - reads stdin.")
+@argument("arguments", default="{}", help="The arguments as a JSON object [{}]; - reads stdin.")
 @folder_option
 @click.option(
     "--raw", is_flag=True, help="The whole HTTP reply: statusLine, headers, entity, _debug, original."
@@ -106,7 +106,7 @@ def lint(
 @click.option("--offline", is_flag=True, default=None, help="Recorded replies, no network.")
 @click.option("--allow-host", multiple=True, help="A private host that may be reached. Repeatable.")
 @click.option("--timeout", "timeout_s", type=Number(min=0.001), help="Seconds.")
-@click.option("--question", default="", help="What a summary should answer.")
+@click.option("--question", default="", show_default=False, help="What a summary should answer.")
 def call(
     name: str,
     arguments: str,
