@@ -19,9 +19,8 @@ def quiet_again():
 
 async def ask_once(path, verbosity=0, plan=lambda seen: None):
     configure_logs(verbosity, str(path), environ={"OPENAI_API_KEY": KEY, "MY_TOKEN": "abcdef-0002"})
-    async with FaultyServer(app, plan) as server, backend_of(server) as backend:
-        backend._client.headers["authorization"] = f"Bearer {KEY}"
-        backend._client.headers["x-other"] = "abcdef-0002"
+    headers = {"Authorization": f"Bearer {KEY}", "X-Other": "abcdef-0002"}
+    async with FaultyServer(app, plan) as server, backend_of(server, headers=headers) as backend:
         await backend.retrieve_thread("thread_1")
 
 
@@ -31,6 +30,7 @@ async def test_case_116_requests_are_logged_without_secrets(tmp_path):
     text = (tmp_path / "log").read_text()
     assert "> GET http://127.0.0.1" in text
     assert "< 200 /v1/threads/thread_1" in text
+    assert "authorization=" in text
     assert "SECRET-0001" not in text
     assert "abcdef-0002" not in text
     assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600

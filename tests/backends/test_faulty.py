@@ -42,8 +42,9 @@ async def app(scope, receive, send):
     await send({"type": "http.response.body", "body": b""})
 
 
-def backend_of(server, *, read_s=5.0, **options):
-    return HttpBackend(Client(direct_transport(), server.url, read_s=read_s), label="faulty", **options)
+def backend_of(server, *, read_s=5.0, headers=None, **options):
+    client = Client(direct_transport(), server.url, read_s=read_s, headers=headers)
+    return HttpBackend(client, label="faulty", **options)
 
 
 async def collect(backend, seen=None):
