@@ -160,6 +160,9 @@ class Batch:
         if not self._scanned:
             self._keep_everything()
             return
+        if self._store.index.is_empty and self._doubled is None:  # the first run on this output
+            self.tally.total = self._source.count()
+            return
         prefix, broken, total = 0, False, 0
         mixed: dict[str, int] = {}
         for row in self._source.rows():

@@ -82,6 +82,12 @@ class Index:
         ).fetchone()
         return Found(*row) if row else None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether earlier runs left nothing, no row that was begun either."""
+        queries = ("SELECT 1 FROM found LIMIT 1", "SELECT 1 FROM begun LIMIT 1")
+        return all(self._db.execute(query).fetchone() is None for query in queries)
+
     def add_begun(self, key: str, run_id: str, content_hash: str) -> None:
         self._db.execute("INSERT OR REPLACE INTO begun VALUES (?, ?, ?)", (key, run_id, content_hash))
 

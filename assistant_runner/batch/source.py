@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from assistant_runner.batch.reader import InputFormat, read_records
+from assistant_runner.batch.reader import InputFormat, Record, read_records
 from assistant_runner.batch.rows import Row, RowShape, build_rows
 from assistant_runner.errors import UsageError
 
@@ -61,12 +61,21 @@ class Source:
     def rows(self) -> Iterator[Row]:
         """This shard's rows in input order; indexes and lines are those of the whole input."""
         with self._open() as stream:
-            records = read_records(
-                stream, name=self.name, form=self.form, encoding=self.encoding, comment=self.comment
-            )
-            for row in build_rows(records, self.shape):
+            for row in build_rows(self._records(stream), self.shape):
                 if self.shard.holds(row.key):
                     yield row
+
+    def count(self) -> int:
+        """How many rows there are. Where nothing but the number depends on a row, none is built."""
+        if self.shard != WHOLE or self.shape.template is not None:
+            return sum(1 for _ in self.rows())
+        with self._open() as stream:
+            return sum(1 for _ in self._records(stream))
+
+    def _records(self, stream: io.BufferedReader) -> Iterator[Record]:
+        return read_records(
+            stream, name=self.name, form=self.form, encoding=self.encoding, comment=self.comment
+        )
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[io.BufferedReader]:

@@ -57,6 +57,8 @@ KEPT_RUNS = 2000
 """Ended runs beyond the newest so many are dropped when a journal is opened."""
 
 PRUNE_EVERY = 500
+CHECKPOINT_PAGES = 4000
+"""Pages (of 4 KiB) in the write-ahead log before they move into the file, which waits for the disk."""
 
 _VERSION = 1
 _SCHEMA = """
@@ -159,6 +161,7 @@ class Journal:
     def _prepare(self) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = NORMAL")
+        self._db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
         if version > _VERSION:
             raise sqlite3.DatabaseError(f"it was written by a newer version ({version})")
