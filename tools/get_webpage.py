@@ -13,7 +13,7 @@ import httpx
 
 from assistant_runner.tooling.contract import HttpReply, ToolContext, ToolFailure
 from assistant_runner.tooling.fence import defuse
-from assistant_runner.tooling.pages import Page, read_page
+from assistant_runner.tooling.pages import Page, read_large_page
 from assistant_runner.tooling.replies import USER_AGENT, retry_after_s
 from assistant_runner.tooling.schema import tool
 
@@ -39,7 +39,7 @@ async def get_webpage(
     address = clean_address(url)
     response, body, truncated = await fetch(address, context)
     final_url = str(response.url)
-    page = read_page(
+    page = await read_large_page(
         body, response.headers.get("content-type", ""), url=final_url, status=response.status_code
     )
     if response.status_code >= 400:

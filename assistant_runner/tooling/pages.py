@@ -5,28 +5,38 @@ called text/html is refused (cases 089, 091). Hidden things and scripts are not 
 a page is taken where it says which one that is and holds enough; else everything that is visible (case-100).
 """
 
+import asyncio
+import contextlib
 import io
 import itertools
 import json
+import logging
 import re
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urljoin
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
 
 from assistant_runner.tooling.contract import ToolFailure
 from assistant_runner.tooling.encoding import kind_of_bytes
+from assistant_runner.tooling.taming import flatten, flaw_of
+
+log = logging.getLogger(__name__)
 
 PageKind = Literal["content", "block", "consent", "empty"]
 
 DROPPED_NAMES = (
-    "script style noscript template svg canvas iframe object embed audio video map select datalist"
+    "script style noscript template svg canvas iframe object embed audio video map select datalist noembed "
+    "noframes"
 )
 DROPPED = frozenset(DROPPED_NAMES.split())
+VERBATIM = {"xmp", "plaintext"}
+"""Their text is written as it is, tags and all, which our searches for tags could not bear."""
 SUSPECTS = (
-    f":not(p, a, li, td, tr, div, span, b, i):is({', '.join(sorted(DROPPED))}), "
+    f":not(p, a, li, td, tr, div, span, b, i):is({', '.join(sorted(DROPPED | VERBATIM))}), "
     "[hidden], [aria-hidden=true], [style*=none i], [style*=hidden i]"
 )
 """What may be unseen. The commonest elements are turned away first, which halves the time of the search."""
@@ -41,7 +51,7 @@ FRAME = (
 """
 WHOLE = ("html", "body")
 """Never taken out, whatever they say of themselves: a script may show them later."""
-BOX = ".infobox"
+BOX = ".infobox:not(.infobox *)"
 """Facts in a table that stands before the text; they are put after it."""
 COMMENT = re.compile("<!--.*?-->", re.DOTALL)
 PREFORMATTED = re.compile(r"<pre[\s>].*?</pre>", re.DOTALL)
@@ -72,6 +82,8 @@ HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNO
 META_CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w:.-]+)""", re.IGNORECASE)
 STRETCH = 60_000
 """Characters of HTML whose tags are taken out at a time, so that the pieces stay in a processor's cache."""
+SMALL_PAGE_BYTES = 100_000
+"""Up to which a page is read at once: it takes a few milliseconds."""
 SHORT_PAGE = 1500
 ENOUGH_MAIN = 200
 MAX_LINKS = 15
@@ -124,6 +136,38 @@ def read_page(body: bytes, content_type: str, *, url: str, status: int = 200) ->
     if _is_html(claimed, text):
         return _read_html(text, url=url, status=status)
     return Page("", text.strip(), "content" if text.strip() else "empty", claimed or "text/plain")
+
+
+async def read_large_page(body: bytes, content_type: str, *, url: str, status: int = 200) -> Page:
+    """As read_page, in a thread if the body is large or a PDF: deadlines hold, and interrupts get through.
+
+    The thread is a daemon, as the gate's are: one that nobody waits for does not hold up the program's end.
+    """
+    is_pdf = b"%PDF" in body[:1024] or "pdf" in content_type.lower()  # a small one may unfold to a large one
+    if len(body) <= SMALL_PAGE_BYTES and not is_pdf:
+        return read_page(body, content_type, url=url, status=status)
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Page] = loop.create_future()
+
+    def settle(result: Page | Exception) -> None:
+        if future.done():
+            return
+        if isinstance(result, Page):
+            future.set_result(result)
+        else:
+            future.set_exception(result)
+
+    def work() -> None:
+        result: Page | Exception
+        try:
+            result = read_page(body, content_type, url=url, status=status)
+        except Exception as error:
+            result = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, result)
+
+    threading.Thread(target=work, name="page-reader", daemon=True).start()
+    return await future
 
 
 def split_content_type(content_type: str) -> tuple[str, str]:
@@ -198,7 +242,10 @@ def _read_pdf(body: bytes) -> Page:
 
 
 def _read_html(html: str, *, url: str, status: int) -> Page:
-    tree = LexborHTMLParser(html)
+    if flaw := flaw_of(html):
+        log.info("%s is read without its structure: it has %s", url, flaw)
+        html = flatten(html, BREAKS)
+    tree = LexborHTMLParser(html, options=LexborDocumentOptions.WO_EVENTS)
     heading, root = tree.css_first("head title"), tree.css_first("html")
     robots = tree.css_first('meta[name="robots" i]')
     to_robots = (robots.attributes.get("content") or "") if robots else ""
@@ -219,7 +266,12 @@ def _read_html(html: str, *, url: str, status: int) -> Page:
 
 def _drop_unseen(tree: LexborHTMLParser) -> None:
     """Take out what is no text and what a reader does not see."""
-    _remove(node for node in tree.css(SUSPECTS) if node.tag not in WHOLE and _is_unseen(node))
+    suspects = tree.css(SUSPECTS)
+    verbatim = any(node.tag in VERBATIM for node in suspects)
+    _remove(node for node in suspects if node.tag not in WHOLE and _is_unseen(node))
+    if verbatim:
+        for node in tree.css(", ".join(sorted(VERBATIM))):
+            node.replace_with(node.text())
 
 
 def _is_unseen(node: LexborNode) -> bool:
@@ -244,21 +296,42 @@ def _remove(nodes: Iterable[LexborNode]) -> None:
 def _readable_part(tree: LexborHTMLParser) -> tuple[str, str]:
     """The HTML of the main part and its text if that is enough, else of the whole body."""
     main = _main_part(tree)
-    body = (tree.body.html or "") if tree.body and (main is None or _is_thin(main)) else ""
+    body = _written(tree.body) if tree.body and (main is None or _is_thin(main)) else ""
     whole = visible_text(body)
     if main is not None:
         frames = [node for node in main.css(FRAME) if node.mem_id != main.mem_id]
-        around = sum(len(node.text()) for node in frames)
-        if around and 2 * around < len(main.text()):  # a form may hold the article
+        if _is_framed(main, frames):
             _remove(frames)
         boxes = [node for node in main.css(BOX) if node.mem_id != main.mem_id]
-        facts = "".join(node.html or "" for node in boxes)
+        facts = "".join(map(_written, boxes))
         _remove(boxes)
-        html = (main.html or "") + facts
+        html = _written(main) + facts
         text = visible_text(html)
         if len(text) >= ENOUGH_MAIN or (text and len(text) >= len(whole) // 2):
             return html, text
     return body, whole
+
+
+def _written(node: LexborNode) -> str:
+    """The node's HTML without comments."""
+    return _sub(COMMENT, "", node.html or "", end="-->")
+
+
+def _sub(closed: re.Pattern[str], new: str | Callable[[re.Match[str]], str], html: str, *, end: str) -> str:
+    """The HTML with what is closed replaced; no search goes beyond the last end, so none is in vain."""
+    last = html.rfind(end) + len(end)
+    return closed.sub(new, html[:last]) + html[last:] if last >= len(end) else html
+
+
+def _is_framed(main: LexborNode, frames: list[LexborNode]) -> bool:
+    """Whether frames are around the text, not it around them: a form may hold the article."""
+    allowed = len(main.text()) if frames else 0
+    around = 0
+    for node in frames:
+        around += 2 * len(node.text())
+        if around >= allowed:  # at the latest after the same text twice, however frames are nested
+            return False
+    return around > 0
 
 
 def _is_thin(main: LexborNode) -> bool:
@@ -288,14 +361,12 @@ class _Marks(dict[str, str]):
 
 
 def visible_text(html: str) -> str:
-    """The text of well-formed HTML as our parser writes it: a line for each block, blank lines squeezed.
+    """The text of well-formed HTML as our parser writes it, without comments: a line for each block.
 
     List items begin with a dash, cells of a table stand between bars, preformatted text keeps its lines.
     """
     if "<pre" in html:
-        html = PREFORMATTED.sub(_keep_blanks, html)
-    if "<!--" in html:
-        html = COMMENT.sub("", html)
+        html = _sub(PREFORMATTED, _keep_blanks, html, end="</pre>")
     for blank in BLANKS:  # str.translate takes 100 times as long where one letter is not ASCII
         html = html.replace(blank, " ")
     marks = _Marks(BREAKS)
@@ -344,7 +415,7 @@ def unescape(text: str) -> str:
 def _links(html: str, url: str) -> Iterator[tuple[str, str]]:
     """The first links with words, absolute, each address once."""
     seen: set[str] = set()
-    for found in itertools.islice(ANCHOR.finditer(html), MAX_ANCHORS):
+    for found in itertools.islice(ANCHOR.finditer(html, 0, html.rfind("</a>") + 4), MAX_ANCHORS):
         try:
             address = urljoin(url, unescape(found[1].replace("&quot;", '"'))).split("#", 1)[0]
         except ValueError:  # an address that cannot be read is none

@@ -1,8 +1,10 @@
 """Pages to text, where the parser's writing of odd HTML decides; whole fetches are in tests/tools."""
 
+import asyncio
+
 import pytest
 
-from assistant_runner.tooling.pages import Page, read_page
+from assistant_runner.tooling.pages import Page, read_large_page, read_page
 
 
 def read(html: str) -> Page:
@@ -56,3 +58,33 @@ def test_a_main_part_with_little_text_and_much_markup_yields_to_the_whole_page()
 
     assert page.text.startswith("short")
     assert "The ferry leaves at 7." in page.text
+
+
+async def test_the_loop_turns_while_a_large_page_is_read():
+    body = b"<p>The ferry leaves at 7.</p>" * 50_000
+    turned = asyncio.Event()
+
+    async def turn() -> None:
+        turned.set()
+
+    reading = asyncio.create_task(read_large_page(body, "text/html", url="https://a.test/"))
+    turning = asyncio.create_task(turn())
+    first, _ = await asyncio.wait({reading, turning}, return_when=asyncio.FIRST_COMPLETED)
+
+    assert first == {turning}
+    assert turned.is_set()
+    assert (await reading).text.startswith("The ferry leaves at 7.")
+
+
+async def test_a_large_page_that_is_given_up_is_forgotten():
+    body = b"<p>The ferry leaves at 7.</p>" * 50_000
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await read_large_page(body, "text/html", url="https://a.test/")
+
+
+def test_text_that_is_not_to_be_parsed_is_text():
+    page = read("<p>one</p><xmp><b>two</b> <!-- three --></xmp><noembed>four</noembed>")
+
+    assert page.text == "one\n<b>two</b> <!-- three -->"

@@ -411,6 +411,14 @@ class TestStrangers:
         assert "127.0.0.1 is not fetched: it is this machine" in outcome.content
 
 
+class TestLargePages:
+    async def test_what_is_no_text_is_refused_as_in_small_ones(self):
+        outcome = await read(Reply(200, b"\x89PNG\r\n\x1a\n" + b"x" * 200_000, {"content-type": "text/html"}))
+
+        assert outcome.is_error
+        assert "image/png" in outcome.content
+
+
 class TestAddresses:
     async def test_redirects_are_followed_and_the_final_address_given(self):
         replies = {"/": redirect("/there"), "/there": page("<p>The ferry leaves at 7.</p>")}
