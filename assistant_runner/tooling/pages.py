@@ -216,8 +216,18 @@ def _is_html(claimed: str, text: str) -> bool:
 
 
 def _read_json(text: str, media_type: str) -> Page:
+    pieces: list[str] = []
+    length, most = (
+        0,
+        4 * len(text) + SHORT_PAGE,
+    )  # of values that are nested deeply, nearly all would be margin
     try:
-        pretty = json.dumps(json.loads(text), ensure_ascii=False, indent=1)
+        for piece in json.JSONEncoder(ensure_ascii=False, indent=1).iterencode(json.loads(text)):
+            pieces.append(piece)
+            length += len(piece)
+            if length > most:
+                break
+        pretty = "".join(pieces) if length <= most else text.strip()
     except (ValueError, RecursionError):
         pretty = text.strip()
     return Page("", pretty, "content" if pretty else "empty", media_type)

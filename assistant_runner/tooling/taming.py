@@ -8,17 +8,23 @@ tags are followed one by one.
 """
 
 import itertools
+import random
 import re
 from collections.abc import Mapping
 
 FEW_TAGS = 1_500
 """So many tags can do no harm, however they are nested."""
+MANY_TAGS = 14_000
+"""Fewer cannot be nested so deeply that it takes a second; formatting is looked at all the same."""
 MOST_STEPS = 100_000_000
 """Open elements summed over all tags; the parser walks past so many in about a second."""
 MOST_COPIES = 1_500_000
 """Formatting elements that the parser may add by itself, about 200 bytes each."""
 MOST_ATTRIBUTES = 500
 CHUNK = 16_000
+STRIDE, SAMPLE = 64_000, 700
+FEW_SAMPLED = 40
+"""Elements left open in the samples by chance: samples begin and end in the middle of things."""
 SPARSE = 8
 """Tags in a chunk; where there are fewer, one of them may be very long."""
 
@@ -26,7 +32,8 @@ FORMATTING_NAMES = "b big code em font i nobr s small strike strong tt u a"
 FORMATTING = frozenset(FORMATTING_NAMES.split())
 INLINE = FORMATTING | {"p"}
 LOOSE_NAMES = "li dd dt td th tr tbody thead tfoot option optgroup"
-LOOSE = INLINE | frozenset(LOOSE_NAMES.split())
+CLOSED_BY_NEXT = frozenset(LOOSE_NAMES.split()) | {"p"}
+LOOSE = INLINE | CLOSED_BY_NEXT
 """What may be left open: the end of an element around them ends them too."""
 ROOTS = ("html", "body")
 """All of them are one element, which gets the attributes of all."""
@@ -88,27 +95,67 @@ def flaw_of(html: str) -> str:
 
 def _is_plainly_tame(html: str) -> bool:
     """Whether counts alone tell that nothing is nested deeply; most pages pass."""
-    level = steps = tags = 0
-    looked = -1
-    for start in range(0, len(html), CHUNK):
-        chunk = html[start : start + CHUNK]
-        seen = chunk.count("<")
-        if seen < SPARSE and len(chunk) == CHUNK:
-            tag = max(0, html.rfind("<", 0, start + 1))
-            if tag != looked and _is_crowded(html, tag):
-                return False
-            looked = tag
-        level = max(0, level + seen - 2 * chunk.count("</"))
-        steps += level * seen
-        tags += seen
+    seen = [html.count("<", start, start + CHUNK) for start in range(0, len(html), CHUNK)]
+    tags = sum(seen)
+    if min(seen[:-1], default=SPARSE) < SPARSE and _is_crowded(html, seen):
+        return False
     if tags <= FEW_TAGS:
         return True
-    return steps <= MOST_STEPS and _copied_at_most(REPEATED.findall(html)) * tags <= MOST_COPIES
+    if tags > MANY_TAGS and (_steps_at_most(html, seen) > MOST_STEPS or _seems_to_pile_up(html)):
+        return False
+    return _copied_at_most(REPEATED.findall(html)) * tags <= MOST_COPIES
 
 
-def _is_crowded(html: str, at: int) -> bool:
-    tag = TOKEN.match(html, at)
-    return tag is not None and tag["name"] is not None and _many(tag["attributes"])
+def _is_crowded(html: str, seen: list[int]) -> bool:
+    """Whether a chunk without tags is inside one that has too many attributes."""
+    looked = -1
+    for number, count in enumerate(seen[:-1]):
+        at = max(0, html.rfind("<", 0, number * CHUNK + 1)) if count < SPARSE else looked
+        if at != looked:
+            tag = TOKEN.match(html, at)
+            if tag is not None and tag["name"] is not None and _many(tag["attributes"]):
+                return True
+            looked = at
+    return False
+
+
+def _steps_at_most(html: str, seen: list[int]) -> int:
+    """As many as if each end tag did end an element."""
+    level = steps = 0
+    for number, count in enumerate(seen):
+        level = max(0, level + count - 2 * html.count("</", number * CHUNK, (number + 1) * CHUNK))
+        steps += level * count
+    return steps
+
+
+def _seems_to_pile_up(html: str) -> bool:
+    """Whether samples show elements without ends: where these are in comments, or are of other elements.
+
+    The samples are taken at random, so that a page cannot be made to avoid them.
+    """
+    opened: dict[str, int] = {}
+    seen = wrong = 0
+    for start in range(0, len(html), STRIDE):
+        at = html.find("<", start + random.randrange(STRIDE))
+        last = at + SAMPLE
+        stack: list[str] = []
+        while at >= 0 and (found := TOKEN.search(html, at, last)):
+            at = found.end()
+            if (name := found["name"]) is None:
+                continue
+            name = name.lower()
+            seen += 1
+            if found["end"]:
+                opened[name] = opened.get(name, 0) - 1
+                wrong += bool(stack) and not _end(stack, name) and name in stack
+            elif name in RAW:
+                end = ENDS[name].search(html, at, last)
+                at = end.end() if end else last
+            elif name not in VOID and not found["attributes"].endswith("/"):
+                opened[name] = opened.get(name, 0) + 1
+                _begin(stack, name)
+    left_open = sum(max(0, count) for name, count in opened.items() if name not in CLOSED_BY_NEXT)
+    return left_open + wrong > max(FEW_SAMPLED, seen // 16)
 
 
 def _copied_at_most(formatting: list[str]) -> int:
@@ -174,7 +221,10 @@ def _follow(html: str) -> str:
         if copies > MOST_COPIES:
             return f"{copied:,} formatting elements that never end"
         foreign += name in ("svg", "math")
-        _begin(stack, name)
+        if not (
+            stack and stack[-1] == name and (name == "p" or name in SIBLINGS)
+        ):  # <li> after <li> and such
+            _begin(stack, name)
     return ""
 
 

@@ -88,3 +88,11 @@ def test_text_that_is_not_to_be_parsed_is_text():
     page = read("<p>one</p><xmp><b>two</b> <!-- three --></xmp><noembed>four</noembed>")
 
     assert page.text == "one\n<b>two</b> <!-- three -->"
+
+
+def test_json_that_is_nested_deeply_gets_no_margins():
+    body = b"[" * 400 + b"1," * 20_000 + b"1" + b"]" * 400
+
+    page = read_page(body, "application/json", url="https://a.test/")
+
+    assert page.text == body.decode()
