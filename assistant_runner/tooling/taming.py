@@ -151,7 +151,7 @@ def _seems_to_pile_up(html: str) -> bool:
             elif name in RAW:
                 end = ENDS[name].search(html, at, last)
                 at = end.end() if end else last
-            elif name not in VOID and not found["attributes"].endswith("/"):
+            elif name not in VOID:
                 opened[name] = opened.get(name, 0) + 1
                 _begin(stack, name)
     left_open = sum(max(0, count) for name, count in opened.items() if name not in CLOSED_BY_NEXT)
