@@ -14,7 +14,7 @@ import click
 from assistant_runner import __version__
 from assistant_runner.cli.edge import run_edge
 from assistant_runner.cli.groups import LazyGroup
-from assistant_runner.errors import UsageError
+from assistant_runner.errors import UsageError, near_words
 
 VARIABLE = "_ASSISTANT_RUNNER_COMPLETE"
 LINES = {
@@ -63,9 +63,7 @@ class QuestionGroup(LazyGroup):
 def _refuse_mistyped(args: Sequence[str], commands: list[str]) -> None:
     """UsageError for a lone word that is nearly a command's name: it was hardly meant as a question."""
     if args and args[0].isalpha() and all(arg.startswith("-") for arg in args[1:]):
-        from difflib import get_close_matches
-
-        near = get_close_matches(args[0], commands, n=1, cutoff=0.75)
+        near = near_words(args[0], commands, cutoff=0.75)
         if near:
             raise UsageError(
                 f"there is no command {args[0]!r}; did you mean {near[0]}?",
