@@ -131,8 +131,8 @@ class LiveTalk(_Closing):
         self._console.print(Text(f"batch: {message}", style="yellow"))
 
     def tell(self, progress: dict[str, Any]) -> None:
-        from rich.console import Group
         from rich.progress_bar import ProgressBar
+        from rich.table import Table
         from rich.text import Text
 
         if progress["state"] == "running":
@@ -144,7 +144,10 @@ class LiveTalk(_Closing):
                 completed=progress["done"] + progress["left"],
                 pulse=progress["total"] is None,
             )
-            self._live.update(Group(bar, Text(line_of(progress))))
+            view = Table.grid()  # a bar ends without a line break: what follows it would not be seen
+            view.add_row(bar)
+            view.add_row(Text(line_of(progress)))
+            self._live.update(view)
             return
         self.close()
         self._console.print(summary_table(progress))
