@@ -257,12 +257,12 @@ def _read_html(html: str, *, url: str, status: int) -> Page:
         html = flatten(html, BREAKS)
     tree = LexborHTMLParser(html, options=LexborDocumentOptions.WO_EVENTS)
     heading, root = tree.css_first("head title"), tree.css_first("html")
-    robots = tree.css_first('meta[name="robots" i]')
+    robots = tree.head.css_first('meta[name="robots" i]') if tree.head else None
     to_robots = (robots.attributes.get("content") or "") if robots else ""
     title = " ".join(heading.text().split()) if heading else ""
     language = (root.attributes.get("lang") or "") if root else ""
     _drop_unseen(tree)  # no node from before may be used after this
-    part, text = _readable_part(tree)
+    part, text = _readable_part(tree, has_box="infobox" in html)
     return Page(
         title=title,
         text=text,
@@ -303,7 +303,7 @@ def _remove(nodes: Iterable[LexborNode]) -> None:
         node.decompose()
 
 
-def _readable_part(tree: LexborHTMLParser) -> tuple[str, str]:
+def _readable_part(tree: LexborHTMLParser, *, has_box: bool) -> tuple[str, str]:
     """The HTML of the main part and its text if that is enough, else of the whole body."""
     main = _main_part(tree)
     body = _written(tree.body) if tree.body and (main is None or _is_thin(main)) else ""
@@ -312,7 +312,7 @@ def _readable_part(tree: LexborHTMLParser) -> tuple[str, str]:
         frames = [node for node in main.css(FRAME) if node.mem_id != main.mem_id]
         if _is_framed(main, frames):
             _remove(frames)
-        boxes = [node for node in main.css(BOX) if node.mem_id != main.mem_id]
+        boxes = [node for node in main.css(BOX) if node.mem_id != main.mem_id] if has_box else []
         facts = "".join(map(_written, boxes))
         _remove(boxes)
         html = _written(main) + facts
@@ -329,8 +329,10 @@ def _written(node: LexborNode) -> str:
 
 def _sub(closed: re.Pattern[str], new: str | Callable[[re.Match[str]], str], html: str, *, end: str) -> str:
     """The HTML with what is closed replaced; no search goes beyond the last end, so none is in vain."""
+    if end not in html:
+        return html
     last = html.rfind(end) + len(end)
-    return closed.sub(new, html[:last]) + html[last:] if last >= len(end) else html
+    return closed.sub(new, html[:last]) + html[last:]
 
 
 def _is_framed(main: LexborNode, frames: list[LexborNode]) -> bool:
