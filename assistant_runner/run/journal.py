@@ -155,6 +155,7 @@ class Journal:
             ) from None
         self._owner = uuid.uuid4().hex
         self._group: _Group | None = None
+        self._recordings = 0
         self._lock: BinaryIO | None = None
         self._began = 0
 
@@ -274,6 +275,9 @@ class Journal:
 
     async def committed(self) -> None:
         """What was written is on disk when it returns; those who wait at the same moment share one commit."""
+        if self._recordings < 2:  # there is nobody to wait for
+            self.commit()
+            return
         group = self._join_group()
         await group.closed.wait()
         if group.error is not None:
@@ -440,6 +444,7 @@ class Recording:
         self._row = row
         self._waiting: list[RunEvent] = []
         self._released = False
+        journal._recordings += 1
 
     async def listen(self, event: RunEvent) -> None:
         """On disk when it returns, unless the event may wait."""
@@ -457,6 +462,7 @@ class Recording:
         """Nobody works on the run any more."""
         if not self._released:
             self._write({"owner": None})
+        self._journal._recordings -= 1
         self._journal.commit_soon()
 
     def _write(self, changes: dict[str, Any]) -> None:
