@@ -44,7 +44,8 @@ from assistant_runner.run.request import RunResult
 OnError = Literal["skip", "stop", "route"]
 WINDOW = 10_000
 """Rows that may be finished and wait for one before them."""
-BREATH = 32
+BREATH = 8
+"""Rows that are started at once; more would stay a crowd, of which each waits for all."""
 
 
 @dataclass(frozen=True, slots=True)
