@@ -471,9 +471,12 @@ class Batch:
             except AssistantRunnerError as error:
                 begun = _still_open(error, watch.run_id or begun)
                 wrote = wrote or watch.wrote
-                if await self._again(error, attempt, began, wrote=wrote, resumable=begun is not None):
+                again = await self._again(error, attempt, began, wrote=wrote, resumable=begun is not None)
+                if again == "again":
                     lost = (error, watch) if wrote else None
                     continue
+                if again == "left":
+                    return None
                 if self._is_everybodys(error, row):
                     self.halt(Stop(error.exit_status, error.message, error))
                     return None
@@ -500,8 +503,8 @@ class Batch:
 
     async def _again(
         self, error: AssistantRunnerError, attempt: int, began: float, *, wrote: bool, resumable: bool
-    ) -> bool:
-        """Whether to go on once more, after the wait that this error calls for.
+    ) -> Literal["again", "left", "no"]:
+        """Whether to go on once more, after the wait that this error calls for; "left": in another run.
 
         A row whose tools may have written is taken up again, or not at all.
         """
@@ -511,16 +514,17 @@ class Batch:
             hint = getattr(error, "retry_after_s", None)
             if _quota_used_up(error) or wrote or waited > self._policy.patience_s:
                 self.limiter.refuse(hint)
-                return False
-            return await self.limiter.refused(hint)
+                return "no"
+            if await self.limiter.refused(hint):
+                return "again"
+            return "left" if self._closed else "no"
         kind = trouble_of(error)
         if kind is None:
-            return False
+            return "no"
         self.limiter.troubled(kind)
         if kind == "timeout" or wrote or attempt > self._policy.retries:
-            return False
-        await self.limiter.step_out(min(8.0, 0.25 * 2 ** (attempt - 1)))
-        return True
+            return "no"
+        return "again" if await self.limiter.step_out(min(8.0, 0.25 * 2 ** (attempt - 1))) else "left"
 
     def _is_everybodys(self, error: AssistantRunnerError, row: Row) -> bool:
         """Whether every other row would meet the same: the key, the quota, the way to the backend."""

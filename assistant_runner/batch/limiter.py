@@ -11,6 +11,7 @@ bring it down, too. How many requests rows in flight send in a minute is `rate.p
 """
 
 import asyncio
+import contextlib
 import random
 import time
 from collections import deque
@@ -108,6 +109,7 @@ class Limiter:
         self._pace = Pace(clock())
         self._newcomers: set[asyncio.Future[bool]] = set()
         self._closed = False
+        self._leaving = asyncio.Event()
         self._rate: RequestRate | None = None
         if plan.requests_per_minute:
             self._rate = RequestRate(plan.requests_per_minute, minute_s=plan.minute_s, clock=clock)
@@ -140,12 +142,14 @@ class Limiter:
         finally:
             self._newcomers.discard(future)
 
-    async def acquire(self) -> None:
-        """A place, in the order of asking, when limit, pause and caps allow it."""
+    async def acquire(self) -> bool:
+        """A place, in the order of asking, when limit, pause and caps allow it; False once we leave."""
+        if self._leaving.is_set():
+            return False
         if not self._queue and self._may_start():
             self._take()
-            return
-        await self._granted(self._line_up())
+            return True
+        return await self._granted(self._line_up())
 
     def _line_up(self) -> asyncio.Future[bool]:
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -221,14 +225,17 @@ class Limiter:
     # -- the end -------------------------------------------------------------------------------------
 
     def close(self, *, admitted_too: bool = True) -> None:
-        """No new row is admitted, and who waits for that is told; `admitted_too`: nor does one begin."""
+        """No new row is admitted, and who waits for that is told; `admitted_too`: nor does one begin, or go
+        on after a refusal or trouble."""
         self._closed = True
-        for future in tuple(self._newcomers):
-            if not future.done():
+        for future in tuple(self._queue):
+            if (admitted_too or future in self._newcomers) and not future.done():
                 self._queue.remove(future)
                 future.set_result(False)
-        if admitted_too and self._rate is not None:
-            self._rate.close()
+        if admitted_too:
+            self._leaving.set()
+            if self._rate is not None:
+                self._rate.close()
 
     def let_go(self) -> None:
         """We leave: what is still sent to leave in order does not wait for its turn."""
@@ -314,23 +321,26 @@ class Limiter:
 
     async def refused(self, hint_s: float | None) -> bool:
         """As `refuse`, and give the place back until there is one again. True: try again now; False:
-        the backend wants more patience than we have."""
+        the backend wants more patience than we have, or we leave."""
         self.refuse(hint_s)
         if hint_s is not None and hint_s > self.plan.patience_s:
             return False
-        await self.step_out(0)
-        return True
+        return await self.step_out(0)
 
-    async def step_out(self, seconds: float) -> None:
-        """Give the place to others for a while, then wait for one again."""
+    async def step_out(self, seconds: float) -> bool:
+        """Give the place to others for a while, then wait for one again; False, at once, when we leave."""
         self.release()
+        granted = False
         try:
             if seconds:
-                await asyncio.sleep(seconds * (0.75 + 0.5 * self._jitter()))
-            await self.acquire()
-        except asyncio.CancelledError:
-            self.in_flight += 1  # its holder gives it back
-            raise
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(seconds * (0.75 + 0.5 * self._jitter())):
+                        await self._leaving.wait()
+            granted = await self.acquire()
+        finally:
+            if not granted:
+                self.in_flight += 1  # its holder gives it back
+        return granted
 
     async def wait_outside(self, waited: Awaitable[T]) -> T:
         """The result of what a holder waits for; its place is given to others meanwhile.

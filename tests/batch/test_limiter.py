@@ -132,12 +132,26 @@ async def test_who_waits_for_a_place_for_a_new_row_is_told_at_once_that_there_is
     new, old = asyncio.create_task(places.admit()), asyncio.create_task(places.acquire())
     await asyncio.sleep(0)
 
-    places.close()
+    places.close(admitted_too=False)
     assert await asyncio.wait_for(new, 1) is False
     assert await places.admit() is False
     places.release()
     await asyncio.wait_for(old, 1)
 
+    assert places.in_flight == 1
+
+
+@pytest.mark.parametrize("kind", ["refused", "trouble"])
+async def test_who_waits_after_a_refusal_or_trouble_is_told_at_once_that_we_leave(kind):
+    places = limiter(fixed=1)
+    assert await places.admit()
+    waits = places.refused(60.0) if kind == "refused" else places.step_out(8.0)
+    waiting = asyncio.create_task(waits)
+    await asyncio.sleep(0)
+
+    places.close()
+
+    assert await asyncio.wait_for(waiting, 1) is False
     assert places.in_flight == 1
 
 

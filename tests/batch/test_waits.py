@@ -3,11 +3,13 @@
 import asyncio
 import itertools
 
+import pytest
+
 from assistant_runner.assembly import Question
 from assistant_runner.batch import execution
 from assistant_runner.batch.execution import Stop
 from assistant_runner.batch.limiter import LimiterPlan
-from assistant_runner.errors import AuthenticationFailed, RateLimited, RunFailed
+from assistant_runner.errors import AuthenticationFailed, BackendUnreachable, RateLimited, RunFailed
 from tests.batch.conftest import FakeRunner
 
 ON_ONE_THREAD = Question("", thread_id="thread_x")
@@ -96,6 +98,26 @@ async def test_an_interrupt_ends_a_wait_for_the_first_request_at_once(bench):
 
     assert await asyncio.wait_for(task, 1) == 130
     assert (bench.batch.tally.ok, bench.batch.tally.left) == (1, 29)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RateLimited("429", retry_after_s=60), BackendUnreachable("503", status_code=503)],
+    ids=["refused", "trouble"],
+)
+async def test_an_interrupt_leaves_rows_that_wait_to_be_asked_again(bench, error):
+    bench.write(*({"prompt": f"p{n}"} for n in range(3)))
+
+    def act(question, number):
+        raise error
+
+    task = asyncio.create_task(bench.go(runner := FakeRunner(act), workers=3))
+    await until(lambda: len(runner.asked) == 3 and bench.batch.limiter.in_flight == 0)
+
+    bench.batch.halt(Stop(130, "interrupted"))
+
+    assert await asyncio.wait_for(task, 1) == 130
+    assert (bench.rows(), bench.batch.tally.left) == ([], 3)
 
 
 async def test_rows_that_wait_for_their_thread_are_left_when_we_leave(bench):
