@@ -33,8 +33,9 @@ from assistant_runner.errors import ConfigurationError, NotFound, UsageError
 from assistant_runner.run.dispatch import DecideUnknown
 from assistant_runner.run.driver import Driver, Policies
 from assistant_runner.run.events import CallFinished, Listener, RunEvent, Warned
-from assistant_runner.run.journal import Journal, JournalRun, Recording, RunMemory, recall
+from assistant_runner.run.journal import Journal, JournalRun, Recording
 from assistant_runner.run.loop import Workshop
+from assistant_runner.run.memory import RunMemory, recall
 from assistant_runner.run.records import dataclass_document, request_of, result_record
 from assistant_runner.run.request import RunRequest, RunResult
 from assistant_runner.run.summary import RunSummariser

@@ -68,7 +68,7 @@ def _find(journal: "Journal", which: RunReference) -> "JournalRun":
 
 def _story(journal: "Journal", run: "JournalRun") -> "Story":
     from assistant_runner.run.history import Story
-    from assistant_runner.run.journal import recall
+    from assistant_runner.run.memory import recall
 
     result = journal.result(run.key)
     return Story(run, recall(journal.records(run.key)), result["text"] if result else None)
@@ -269,7 +269,7 @@ def _take_up(
     again: "DecideUnknown | None",
     answers: Sequence[str],
 ) -> None:
-    from assistant_runner.run.journal import recall
+    from assistant_runner.run.memory import recall
 
     with _journal() as journal:
         run = _find(journal, which)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assistant_runner.run.events import CallFinished, CallStarted, Listener
-from assistant_runner.run.journal import call_key
+from assistant_runner.run.memory import call_key
 from assistant_runner.run.results import FunctionResult, render_output
 from assistant_runner.run.router import BundledCall, Entry, RejectedCall, RoutedCall
 from assistant_runner.tooling.contract import Gate, Tool, ToolContext, ToolOutcome

@@ -45,8 +45,8 @@ from assistant_runner.run.events import (
     Warned,
 )
 from assistant_runner.run.history import carried_words
-from assistant_runner.run.journal import RunMemory, call_key
 from assistant_runner.run.loop import RunLoop, Workshop, total_usage, wait_cancelled
+from assistant_runner.run.memory import RunMemory, call_key
 from assistant_runner.run.records import request_document
 from assistant_runner.run.request import Limits, Round, RunRequest, RunResult
 from assistant_runner.run.results import function_result

@@ -8,7 +8,8 @@ from typing import Any
 
 from assistant_runner.errors import UsageError
 from assistant_runner.run.events import CallFinished
-from assistant_runner.run.journal import JournalRun, RunMemory, call_key
+from assistant_runner.run.journal import JournalRun
+from assistant_runner.run.memory import RunMemory, call_key
 from assistant_runner.run.request import RunRequest
 
 CARRIED_CHARACTERS = 8000

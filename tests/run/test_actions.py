@@ -6,7 +6,8 @@ import json
 import pytest
 
 from assistant_runner.errors import HumanNeeded, UnsupportedActionError
-from assistant_runner.run.journal import Journal, recall
+from assistant_runner.run.journal import Journal
+from assistant_runner.run.memory import recall
 from assistant_runner.run.records import request_of
 from assistant_runner.run.request import RunRequest
 from assistant_runner.tooling.gate import Decision, ToolGate

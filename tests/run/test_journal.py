@@ -17,7 +17,8 @@ from assistant_runner.run.events import (
     TextArrived,
     Warned,
 )
-from assistant_runner.run.journal import Journal, recall
+from assistant_runner.run.journal import Journal
+from assistant_runner.run.memory import recall
 
 CALL = {
     "id": "call_1",

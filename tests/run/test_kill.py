@@ -18,8 +18,9 @@ from assistant_runner.assembly import recorded
 from assistant_runner.backends.embedded import open_embedded
 from assistant_runner.run.driver import Driver, Policies
 from assistant_runner.run.events import CallFinished
-from assistant_runner.run.journal import Journal, Recording, recall
+from assistant_runner.run.journal import Journal, Recording
 from assistant_runner.run.loop import Workshop
+from assistant_runner.run.memory import recall
 from assistant_runner.run.records import request_of, result_record
 from assistant_runner.run.request import Limits, RunRequest
 from assistant_runner.service.engines.script import ScriptEngine

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from assistant_runner.errors import LimitReached, NotFound, RunError, RunExpired
-from assistant_runner.run.journal import Journal, recall
+from assistant_runner.run.journal import Journal
+from assistant_runner.run.memory import recall
 from assistant_runner.run.records import request_of
 from assistant_runner.run.request import Limits, RunRequest
 from assistant_runner.wire.threads import ThreadCreate
