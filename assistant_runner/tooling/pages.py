@@ -15,7 +15,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urljoin
 
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
@@ -23,6 +23,9 @@ from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNod
 from assistant_runner.tooling.contract import ToolFailure
 from assistant_runner.tooling.encoding import kind_of_bytes
 from assistant_runner.tooling.taming import flatten, flaw_of
+
+if TYPE_CHECKING:
+    from pypdf import PdfReader
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +88,8 @@ STRETCH = 60_000
 SMALL_PAGE_BYTES = 100_000
 """Up to which a page is read at once: it takes a few milliseconds."""
 SHORT_PAGE = 1500
+MOST_OF_PDF = 2_000_000
+"""Characters; the page on which they are reached is the last."""
 ENOUGH_MAIN = 200
 MAX_LINKS = 15
 MAX_ANCHORS = 100
@@ -244,11 +249,23 @@ def _read_pdf(body: bytes) -> Page:
         ) from None
     try:
         reader = PdfReader(io.BytesIO(body))
-        text = "\n\n".join(page.extract_text() for page in reader.pages).strip()
+        text = "\n\n".join(_texts_of(reader)).strip()
         title = str((reader.metadata.title if reader.metadata else "") or "")
     except (PyPdfError, ValueError, KeyError, RecursionError) as error:
         raise ToolFailure(f"the PDF cannot be read: {type(error).__name__}: {error}") from None
     return Page(title, text, "content" if text else "empty", "application/pdf")
+
+
+def _texts_of(reader: "PdfReader") -> Iterator[str]:
+    """The text of each page, up to the length of a long book: all may be the same page, a million times."""
+    length = 0
+    for number, page in enumerate(reader.pages):
+        if length > MOST_OF_PDF:
+            yield f"[pages {number + 1:,} to {len(reader.pages):,} were left out]"
+            return
+        text = page.extract_text()
+        length += len(text)
+        yield text
 
 
 def _read_html(html: str, *, url: str, status: int) -> Page:

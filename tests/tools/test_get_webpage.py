@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trustme
 
+from assistant_runner.tooling import pages
 from assistant_runner.tooling.contract import Summary, ToolOutcome
 from assistant_runner.tooling.fetcher import guarded_client
 from assistant_runner.tooling.gate import ToolGate
@@ -445,12 +446,12 @@ class TestAddresses:
         assert outcome.content
 
 
-def make_pdf(words: str) -> bytes:
-    """A PDF of one page with these words, or without any."""
+def make_pdf(words: str, *, times: int = 1) -> bytes:
+    """A PDF of one page with these words, or without any; shown so many times."""
     stream = f"BT /F1 24 Tf 72 720 Td ({words}) Tj ET".encode() if words else b""
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
-        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Pages /Kids [%s] /Count %d >>" % (b"3 0 R " * times, times),
         b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R "
         b"/Resources << /Font << /F1 5 0 R >> >> >>",
         b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
@@ -482,6 +483,14 @@ class TestPdf:
 
         assert outcome.is_error
         assert "no readable text" in outcome.content
+
+    def test_of_one_that_unfolds_without_end_only_a_books_length_is_read(self, monkeypatch):
+        monkeypatch.setattr(pages, "MOST_OF_PDF", 50)
+
+        page = pages.read_page(make_pdf("The ferry leaves at 7.", times=500), "application/pdf", url="u")
+
+        assert page.text.count("ferry") == 3
+        assert page.text.endswith("[pages 4 to 500 were left out]")
 
     async def test_a_broken_one_is_an_error_in_words(self):
         outcome = await read(Reply(200, b"%PDF-1.4 and nothing else", {"content-type": "application/pdf"}))
