@@ -9,6 +9,7 @@ from tests.conftest import REPOSITORY
 
 ORDER = [
     "errors",
+    "aside",
     "wire",
     "retries",
     "endpoints",

@@ -7,18 +7,29 @@ fault in particular (key, quota, no backend) stops the batch and leaves its rows
 
 import asyncio
 import contextlib
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from assistant_runner.aside import aside
 from assistant_runner.assembly import Question, Runner
 from assistant_runner.batch.budget import Spending
 from assistant_runner.batch.cache import AnswerCache
 from assistant_runner.batch.checks import NO_ASSERTIONS, Assertions, expectation_problem, run_checks
 from assistant_runner.batch.limiter import Limiter
+from assistant_runner.batch.outcomes import (
+    answered_row,
+    failed_row,
+    head,
+    invalid_row,
+    is_out_of_reach,
+    is_quota_used_up,
+    is_refusal,
+    is_unknown,
+    trouble_of,
+)
 from assistant_runner.batch.output import Found, ResultStore
 from assistant_runner.batch.rows import Occurrences, Row, row_limits
 from assistant_runner.batch.source import Source
@@ -26,18 +37,10 @@ from assistant_runner.errors import (
     ApiGone,
     AssistantRunnerError,
     AuthenticationFailed,
-    BackendError,
-    BackendUnreachable,
     ConfigurationError,
     HumanNeeded,
-    OutcomeUnknown,
-    RateLimited,
-    RequestRejected,
     RunError,
-    RunFailed,
-    RunTimedOut,
 )
-from assistant_runner.run.dispatch import UNKNOWN_OUTCOME
 from assistant_runner.run.events import CallStarted, Listener, RunEvent, RunStarted
 from assistant_runner.run.request import RunResult
 
@@ -284,7 +287,7 @@ class Batch:
         """The next row; None after the last, and for a stream, which may keep us waiting, after `halt`."""
         if not streamed:
             return next(rows, None)
-        reading = _in_a_thread(lambda: next(rows, None))
+        reading = asyncio.create_task(aside(lambda: next(rows, None), name="batch-input"))
         halted = asyncio.create_task(self._halted.wait())
         either: set[asyncio.Future[Any]] = {reading, halted}
         try:
@@ -480,12 +483,12 @@ class Batch:
                 if self._is_everybodys(error, row):
                     self.halt(Stop(error.exit_status, error.message, error))
                     return None
-                document = failed_row(row, error, watch)
+                document = failed_row(row, error, run_id=watch.run_id, thread_id=watch.thread_id)
             else:
                 if result is None:
                     assert lost is not None
                     attempt -= 1
-                    document = failed_row(row, *lost)
+                    document = failed_row(row, lost[0], run_id=lost[1].run_id, thread_id=lost[1].thread_id)
                 else:
                     document = answered_row(row, result)
                     tokens = result.usage.total_tokens if result.usage else 0
@@ -512,7 +515,7 @@ class Batch:
         wrote = wrote and not (resumable and isinstance(self._runner, Resumer))
         if is_refusal(error):
             hint = getattr(error, "retry_after_s", None)
-            if _quota_used_up(error) or wrote or waited > self._policy.patience_s:
+            if is_quota_used_up(error) or wrote or waited > self._policy.patience_s:
                 self.limiter.refuse(hint)
                 return "no"
             if await self.limiter.refused(hint):
@@ -528,7 +531,7 @@ class Batch:
 
     def _is_everybodys(self, error: AssistantRunnerError, row: Row) -> bool:
         """Whether every other row would meet the same: the key, the quota, the way to the backend."""
-        if isinstance(error, ApiGone) or _is_out_of_reach(error) or _quota_used_up(error):
+        if isinstance(error, ApiGone) or is_out_of_reach(error) or is_quota_used_up(error):
             return True
         own = row.asks.get("assistant") or row.asks.get("tools") or row.asks.get("thread_id")
         return isinstance(error, AuthenticationFailed | ConfigurationError) and not own
@@ -560,7 +563,7 @@ class Batch:
         tally.paused += status == "paused"
         tally.failed += status in ("failed", "invalid")
         tally.copied += "copied_from" in document
-        tally.unknown_calls += sum(_is_unknown(call) for call in document.get("tool_calls") or [])
+        tally.unknown_calls += sum(is_unknown(call) for call in document.get("tool_calls") or [])
         tally.tokens += (document.get("usage") or {}).get("total_tokens") or 0
         if error := document.get("error"):
             tally.kinds[error["kind"]] = tally.kinds.get(error["kind"], 0) + 1
@@ -591,32 +594,6 @@ class Resumer(Protocol):
     async def take_up(self, run_id: str, *, listener: Listener | None = None) -> RunResult | None:
         """The completed run with this id, nothing done twice; None if it is not known."""
         ...
-
-
-def _in_a_thread(read: Callable[[], Row | None]) -> asyncio.Future[Row | None]:
-    """What `read` returns or raises, later. Its thread holds nobody up: a program may end before it."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Row | None] = loop.create_future()
-
-    def tell(row: Row | None, error: Exception | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(row)
-        else:
-            future.set_exception(error)
-
-    def work() -> None:
-        row, error = None, None
-        try:
-            row = read()
-        except Exception as problem:
-            error = problem
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(tell, row, error)
-
-    threading.Thread(target=work, name="batch-input", daemon=True).start()
-    return future
 
 
 def _still_open(error: AssistantRunnerError, run_id: str | None) -> str | None:
@@ -664,106 +641,3 @@ def row_question(row: Row, base: Question) -> Question:
     if base.metadata and "metadata" in asks:
         asks["metadata"] = {**base.metadata, **asks["metadata"]}
     return replace(base, prompt=row.prompt, limits=row_limits(row, base.limits), **asks)
-
-
-def head(row: Row) -> dict[str, Any]:
-    """What every result row begins with."""
-    return {"index": row.index, "line": row.line, "id": row.id, "key": row.key}
-
-
-def answered_row(row: Row, result: RunResult) -> dict[str, Any]:
-    """A result row with an answer."""
-    document = result.document()
-    unknown = [call["name"] for call in document["tool_calls"] if _is_unknown(call)]
-    warnings = [f"{name}: the outcome of this call is unknown, its process was killed" for name in unknown]
-    return head(row) | {
-        "status": "ok",
-        "answer": document["answer"],
-        "error": None,
-        "thread_id": document["thread_id"],
-        "run_id": document["run_id"],
-        "run_status": document["status"],
-        "assistant_id": document["assistant_id"],
-        "model": document["model"],
-        "rounds": document["rounds"],
-        "tool_calls": document["tool_calls"],
-        "usage": document["usage"],
-        "warnings": [*document["warnings"], *warnings],
-    }
-
-
-def _is_unknown(call: Mapping[str, Any]) -> bool:
-    """Whether a killed process began this call, and it was not made again because it may have written."""
-    output = call.get("output")
-    return bool(call["is_error"]) and isinstance(output, Mapping) and output.get("error") == UNKNOWN_OUTCOME
-
-
-def failed_row(row: Row, error: AssistantRunnerError, watch: _Watch) -> dict[str, Any]:
-    """A result row without one; `paused` if a person can still bring it."""
-    facts: dict[str, Any] = dict(error.document()["error"])  # type: ignore[call-overload]
-    return head(row) | {
-        "status": "paused" if isinstance(error, HumanNeeded) else "failed",
-        "answer": None,
-        "error": facts,
-        "thread_id": facts.get("thread_id") or watch.thread_id,
-        "run_id": facts.get("run_id") or watch.run_id,
-    }
-
-
-def invalid_row(row: Row) -> dict[str, Any]:
-    """A result row for a record that cannot be asked: nothing was sent."""
-    return head(row) | {
-        "status": "invalid",
-        "answer": None,
-        "error": {
-            "kind": "row",
-            "message": f"line {row.line}: {row.problem}".replace(
-                f"line {row.line}: line {row.line} ", f"line {row.line} "
-            ),
-            "remedy": "correct the row and run the same command again",
-            "exit_status": 2,
-        },
-        "content_hash": row.content_hash,
-    }
-
-
-def is_refusal(error: AssistantRunnerError) -> bool:
-    """429, or a run that failed because the model behind it was asked too often."""
-    return isinstance(error, RateLimited) or _run_error_code(error) == "rate_limit_exceeded"
-
-
-def _quota_used_up(error: AssistantRunnerError) -> bool:
-    return getattr(error, "code", None) == "insufficient_quota" or (
-        isinstance(error, RunFailed) and _run_error_code(error) == "insufficient_quota"
-    )
-
-
-def _run_error_code(error: AssistantRunnerError) -> str | None:
-    last = error.facts.get("last_error") if isinstance(error, RunFailed) else None
-    code = last.get("code") if isinstance(last, Mapping) else getattr(last, "code", None)
-    return str(code) if code else None
-
-
-def _is_out_of_reach(error: AssistantRunnerError) -> bool:
-    """No way to the backend at all; an answer, or a way that broke in the middle, is this row's matter."""
-    return (
-        isinstance(error, BackendUnreachable)
-        and not isinstance(error, OutcomeUnknown)
-        and not error.facts.get("status_code")
-        and not error.facts.get("stream_broke")
-    )
-
-
-def trouble_of(error: AssistantRunnerError) -> Literal["server", "unreachable", "timeout"] | None:
-    """What trouble of the backend this error shows; None if it is the row's own."""
-    if isinstance(error, RunTimedOut):
-        return "timeout"
-    if isinstance(error, ApiGone | AuthenticationFailed):
-        return None
-    if isinstance(error, BackendUnreachable):
-        return "server" if error.facts.get("status_code") else "unreachable"
-    if isinstance(error, RequestRejected):
-        return "server" if error.status_code >= 500 else None
-    if isinstance(error, BackendError) or _run_error_code(error) == "server_error":
-        return "server"
-    return None

@@ -154,13 +154,13 @@ def list_command(
 ) -> None:
     """List the assistants of the backend, newest first."""
     from assistant_runner.cli.edge import run_async
+    from assistant_runner.setup.finding import all_pages
     from assistant_runner.setup.model import IDENTITY_KEY
-    from assistant_runner.setup.observing import all_pages
     from assistant_runner.wire.assistants import Assistant
 
     async def work() -> list[Assistant]:
         async with open_backend_of(settings_of(backend, data)) as opened:
-            return await all_pages(lambda after: opened.list_assistants(after=after), Assistant)
+            return await all_pages(lambda after: opened.list_assistants(after=after))
 
     found = run_async(work())
     if as_json:

@@ -7,13 +7,13 @@ rooms when it runs.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import click
 
 from assistant_runner import __version__
 from assistant_runner.cli.edge import run_edge
-from assistant_runner.cli.groups import LazyGroup
+from assistant_runner.cli.groups import F, LazyGroup
 from assistant_runner.errors import UsageError, near_words
 
 VARIABLE = "_ASSISTANT_RUNNER_COMPLETE"
@@ -82,6 +82,19 @@ def _completion(ctx: click.Context, param: click.Parameter, shell: str | None) -
     ctx.exit()
 
 
+def _completion_option(name: str, words: str) -> Callable[[F], F]:
+    return click.option(
+        name,
+        is_flag=False,
+        flag_value="",
+        is_eager=True,
+        expose_value=False,
+        callback=_completion,
+        metavar="[SHELL]",
+        help=words,
+    )
+
+
 @click.group(
     cls=QuestionGroup,
     lines=LINES,
@@ -90,26 +103,10 @@ def _completion(ctx: click.Context, param: click.Parameter, shell: str | None) -
     help='Ask an assistant that calls your tools: assistant-runner "your question".',
 )
 @click.version_option(__version__, message="assistant-runner %(version)s", help="Show the version.")
-@click.option(
-    "--install-completion",
-    is_flag=False,
-    flag_value="",
-    is_eager=True,
-    expose_value=False,
-    callback=_completion,
-    metavar="[SHELL]",
-    help="Install completion for bash, zsh or fish; your own shell if none is named.",
+@_completion_option(
+    "--install-completion", "Install completion for bash, zsh or fish; your own shell if none is named."
 )
-@click.option(
-    "--show-completion",
-    is_flag=False,
-    flag_value="",
-    is_eager=True,
-    expose_value=False,
-    callback=_completion,
-    metavar="[SHELL]",
-    help="Print what --install-completion would write.",
-)
+@_completion_option("--show-completion", "Print what --install-completion would write.")
 def app() -> None:
     """The root has no work of its own."""
 

@@ -17,9 +17,9 @@ from typing import Any
 from assistant_runner.backends.base import Backend
 from assistant_runner.errors import BackendError, ConfigurationError, NotFound, RequestRejected, RunTimedOut
 from assistant_runner.setup.desired import LocalFile, shown_fields
+from assistant_runner.setup.finding import all_pages
 from assistant_runner.setup.lock import AssistantRecord, BackendRecords, FileRecord, Lock, StoreRecord, digest
 from assistant_runner.setup.model import IDENTITY_KEY, AssistantSpec, ChunkingEntry
-from assistant_runner.setup.observing import all_pages
 from assistant_runner.setup.plan import make_plan
 from assistant_runner.setup.plan_fields import shown_resources, wanted_resources
 from assistant_runner.setup.planned import (
@@ -36,7 +36,6 @@ from assistant_runner.wire.files import (
     ExpiresAfter,
     FileBatchCreate,
     VectorStoreCreate,
-    VectorStoreFile,
     VectorStoreFileCreate,
 )
 from assistant_runner.wire.tools import ChunkingStrategy, StaticChunking
@@ -259,9 +258,7 @@ class Applier:
         deadline = time.monotonic() + self.index_timeout_s
         wait_s = FIRST_WAIT_S
         while True:
-            files = await all_pages(
-                lambda after: self.backend.list_vector_store_files(store_id, after=after), VectorStoreFile
-            )
+            files = await all_pages(lambda after: self.backend.list_vector_store_files(store_id, after=after))
             status = {one.id: one for one in files}
             failed = [one for one in files if one.id in wanted and one.status in ("failed", "cancelled")]
             if failed:

@@ -118,8 +118,13 @@ async def every(first: Callable[[str | None], Awaitable[Page[ItemT]]]) -> AsyncI
         after = cursor
 
 
+async def all_pages(first: Callable[[str | None], Awaitable[Page[ItemT]]]) -> list[ItemT]:
+    """Everything that `first(after)` lists, at once."""
+    return [item async for item in every(first)]
+
+
 async def _by_name(backend: Backend, name: str) -> Assistant:
-    found = [one async for one in every(lambda after: backend.list_assistants(after=after))]
+    found = await all_pages(lambda after: backend.list_assistants(after=after))
     named = [one for one in found if one.name == name]
     if len(named) == 1:
         return named[0]

@@ -2,24 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
 from assistant_runner.backends.base import Backend
 from assistant_runner.errors import NotFound
-from assistant_runner.setup.finding import every
+from assistant_runner.setup.finding import all_pages
 from assistant_runner.setup.lock import BackendRecords
 from assistant_runner.setup.model import AssistantSpec
 from assistant_runner.wire.assistants import Assistant
-from assistant_runner.wire.base import WireObject
 from assistant_runner.wire.files import File, VectorStore
-
-ItemT = TypeVar("ItemT", bound=WireObject)
-
-
-async def all_pages(first: Any, item: type[ItemT]) -> list[ItemT]:
-    """Everything that `first(after)` lists, page by page."""
-    found: list[ItemT] = [one async for one in every(first)]
-    return found
 
 
 @dataclass(slots=True)
@@ -36,10 +26,10 @@ async def observe(backend: Backend, specs: Sequence[AssistantSpec], records: Bac
     """One look at the backend, as small as the specs and the lock allow."""
     snapshot = await _observe_assistants(backend, specs, records)
     if any(spec.search_files or spec.interpreter_files for spec in specs) or _had_files(specs, records):
-        files = await all_pages(lambda after: backend.list_files(limit=1000, after=after), File)
+        files = await all_pages(lambda after: backend.list_files(limit=1000, after=after))
         snapshot.files = {one.id: one for one in files}
     if any(has_own_store(spec) for spec in specs):
-        snapshot.stores = await all_pages(lambda after: backend.list_vector_stores(after=after), VectorStore)
+        snapshot.stores = await all_pages(lambda after: backend.list_vector_stores(after=after))
     return snapshot
 
 
@@ -51,7 +41,7 @@ async def _observe_assistants(
             return Snapshot([await backend.retrieve_assistant(record.id)], complete=False)
         except NotFound:
             pass
-    found = await all_pages(lambda after: backend.list_assistants(after=after), Assistant)
+    found = await all_pages(lambda after: backend.list_assistants(after=after))
     return Snapshot(found, complete=True)
 
 

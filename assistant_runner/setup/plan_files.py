@@ -11,9 +11,10 @@ from assistant_runner.errors import NotFound, RequestRejected
 from assistant_runner.setup.desired import (
     LocalFile,
 )
+from assistant_runner.setup.finding import all_pages
 from assistant_runner.setup.lock import BackendRecords, digest
 from assistant_runner.setup.model import IDENTITY_KEY, FileSearchEntry
-from assistant_runner.setup.observing import Snapshot, all_pages, has_own_store
+from assistant_runner.setup.observing import Snapshot, has_own_store
 from assistant_runner.setup.planned import (
     FILE_SEARCH,
     HASH_ATTRIBUTE,
@@ -21,7 +22,6 @@ from assistant_runner.setup.planned import (
     AssistantPlan,
     StorePlan,
 )
-from assistant_runner.wire.files import VectorStoreFile
 
 
 async def plan_files(
@@ -33,9 +33,7 @@ async def plan_files(
         plan.store = _plan_store(plan, records, snapshot)
         if plan.store.id:
             store_id = plan.store.id
-            present = await all_pages(
-                lambda after: backend.list_vector_store_files(store_id, after=after), VectorStoreFile
-            )
+            present = await all_pages(lambda after: backend.list_vector_store_files(store_id, after=after))
             plan.store.present = {one.id: one for one in present}
     for one in dict.fromkeys([*plan.search, *plan.interpreter]):
         file_id = await _find_file(backend, one, plan, records, snapshot)

@@ -18,7 +18,7 @@ from typing import Any
 
 from assistant_runner.backends.base import Backend
 from assistant_runner.errors import ConfigurationError, NotFound
-from assistant_runner.setup.observing import all_pages
+from assistant_runner.setup.finding import all_pages
 from assistant_runner.wire.threads import Message, MessageCreate, Thread, ThreadCreate
 
 MAX_CHARACTERS = 256_000
@@ -356,7 +356,7 @@ async def _messages_or_none(backend: Backend, thread_id: str) -> list[Message] |
 
 async def list_messages(backend: Backend, thread_id: str) -> list[Message]:
     """All messages of a thread, oldest first."""
-    return await all_pages(lambda after: backend.list_messages(thread_id, order="asc", after=after), Message)
+    return await all_pages(lambda after: backend.list_messages(thread_id, order="asc", after=after))
 
 
 async def export_thread(backend: Backend, thread_id: str) -> tuple[Thread, list[Message]]:

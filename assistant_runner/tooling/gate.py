@@ -6,18 +6,17 @@ async run in daemon threads, so that a stuck one can neither block the loop nor 
 """
 
 import asyncio
-import contextvars
 import hashlib
 import inspect
 import itertools
 import json
 import logging
-import threading
 import time
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from assistant_runner.aside import aside
 from assistant_runner.tooling.arguments import Rejection, fit_arguments, repair_call
 from assistant_runner.tooling.contract import HttpReply, Summary, Tool, ToolContext, ToolFailure, ToolOutcome
 from assistant_runner.tooling.encoding import DEFAULT_CAP, MAX_ITEMS, cut_text, to_text
@@ -301,7 +300,7 @@ async def _invoke(tool: Tool, given: dict[str, Any]) -> Any:
         if inspect.iscoroutinefunction(tool.handler):
             result = await tool.handler(**given)
         else:
-            result = await _in_daemon_thread(tool, given)
+            result = await aside(lambda: _run(tool, given), name=f"tool-{tool.name}")
             if inspect.isawaitable(result):
                 result = await result
         if isinstance(result, AsyncIterable):
@@ -311,33 +310,10 @@ async def _invoke(tool: Tool, given: dict[str, Any]) -> Any:
     return result
 
 
-async def _in_daemon_thread(tool: Tool, given: dict[str, Any]) -> Any:
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-    variables = contextvars.copy_context()
-
-    def settle(result: Any, error: BaseException | None) -> None:
-        if not future.done():
-            future.set_result((result, error))
-
-    def work() -> None:
-        result, failure = None, None
-        try:
-            result = variables.run(tool.handler, **given)
-            if isinstance(result, Iterator):
-                result = list(itertools.islice(result, MAX_ITEMS))
-        except BaseException as error:
-            failure = error
-        try:
-            loop.call_soon_threadsafe(settle, result, failure)
-        except RuntimeError:  # the loop is closed: nobody waits any more
-            log.debug("tool %s ended after the run", tool.name)
-
-    threading.Thread(target=work, name=f"tool-{tool.name}", daemon=True).start()
-    result, failure = await future
-    if failure is not None:
-        raise failure
-    return result
+def _run(tool: Tool, given: dict[str, Any]) -> Any:
+    """What a function gives; of a generator the items, which it makes in its thread, too."""
+    result = tool.handler(**given)
+    return list(itertools.islice(result, MAX_ITEMS)) if isinstance(result, Iterator) else result
 
 
 def _forget(work: asyncio.Future[Any]) -> None:

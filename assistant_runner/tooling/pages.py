@@ -5,14 +5,11 @@ called text/html is refused (cases 089, 091). Hidden things and scripts are not 
 a page is taken where it says which one that is and holds enough; else everything that is visible (case-100).
 """
 
-import asyncio
-import contextlib
 import io
 import itertools
 import json
 import logging
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -20,6 +17,7 @@ from urllib.parse import urljoin
 
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
 
+from assistant_runner.aside import aside
 from assistant_runner.tooling.contract import ToolFailure
 from assistant_runner.tooling.encoding import kind_of_bytes
 from assistant_runner.tooling.taming import flatten, flaw_of
@@ -144,35 +142,14 @@ def read_page(body: bytes, content_type: str, *, url: str, status: int = 200) ->
 
 
 async def read_large_page(body: bytes, content_type: str, *, url: str, status: int = 200) -> Page:
-    """As read_page, in a thread if the body is large or a PDF: deadlines hold, and interrupts get through.
-
-    The thread is a daemon, as the gate's are: one that nobody waits for does not hold up the program's end.
-    """
+    """As read_page, in a thread if the body is large or a PDF: deadlines hold, and interrupts get through."""
     is_pdf = b"%PDF" in body[:1024] or "pdf" in content_type.lower()  # a small one may unfold to a large one
     if len(body) <= SMALL_PAGE_BYTES and not is_pdf:
         return read_page(body, content_type, url=url, status=status)
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Page] = loop.create_future()
-
-    def settle(result: Page | Exception) -> None:
-        if future.done():
-            return
-        if isinstance(result, Page):
-            future.set_result(result)
-        else:
-            future.set_exception(result)
-
-    def work() -> None:
-        result: Page | Exception
-        try:
-            result = read_page(body, content_type, url=url, status=status)
-        except Exception as error:
-            result = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, result)
-
-    threading.Thread(target=work, name="page-reader", daemon=True).start()
-    return await future
+    return await aside(
+        lambda: read_page(body, content_type, url=url, status=status),
+        name="page-reader",
+    )
 
 
 def split_content_type(content_type: str) -> tuple[str, str]:
@@ -222,10 +199,8 @@ def _is_html(claimed: str, text: str) -> bool:
 
 def _read_json(text: str, media_type: str) -> Page:
     pieces: list[str] = []
-    length, most = (
-        0,
-        4 * len(text) + SHORT_PAGE,
-    )  # of values that are nested deeply, nearly all would be margin
+    length = 0
+    most = 4 * len(text) + SHORT_PAGE  # of values that are nested deeply, nearly all would be margin
     try:
         for piece in json.JSONEncoder(ensure_ascii=False, indent=1).iterencode(json.loads(text)):
             pieces.append(piece)
