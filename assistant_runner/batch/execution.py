@@ -459,7 +459,7 @@ class Batch:
         question = row_question(row, self._question)
         began_at, began = time.time(), time.monotonic()
         attempt, wrote = 0, False
-        lost: tuple[AssistantRunnerError, _Watch] | None = None  # trouble after tools may have written
+        lost: dict[str, Any] | None = None  # the row, if trouble came after its tools may have written
         begun = self._store.index.begun(row.key, row.content_hash)
         while True:
             attempt += 1
@@ -474,21 +474,21 @@ class Batch:
             except AssistantRunnerError as error:
                 begun = _still_open(error, watch.run_id or begun)
                 wrote = wrote or watch.wrote
+                document = failed_row(row, error, run_id=watch.run_id, thread_id=watch.thread_id)
                 again = await self._again(error, attempt, began, wrote=wrote, resumable=begun is not None)
                 if again == "again":
-                    lost = (error, watch) if wrote else None
+                    lost = document if wrote else None
                     continue
                 if again == "left":
                     return None
                 if self._is_everybodys(error, row):
                     self.halt(Stop(error.exit_status, error.message, error))
                     return None
-                document = failed_row(row, error, run_id=watch.run_id, thread_id=watch.thread_id)
             else:
                 if result is None:
                     assert lost is not None
                     attempt -= 1
-                    document = failed_row(row, lost[0], run_id=lost[1].run_id, thread_id=lost[1].thread_id)
+                    document = lost
                 else:
                     document = answered_row(row, result)
                     tokens = result.usage.total_tokens if result.usage else 0
