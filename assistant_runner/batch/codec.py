@@ -9,13 +9,14 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Literal, Protocol
 
 from assistant_runner.wire.jsons import record_text
 
 OutputFormat = Literal["jsonl", "csv"]
 CHUNK_BYTES = 1 << 20
+CELL_LIMIT = (1 << 31) - 1
 _UNSAFE = re.compile("[\x85\u2028\u2029]")
 
 
@@ -39,6 +40,13 @@ def codec_for(form: OutputFormat | None, name: str) -> Codec:
     if form == "csv" or (form is None and PurePath(name).suffix.lower() == ".csv"):
         return CsvCodec()
     return JsonlCodec()
+
+
+def codec_of(path: Path) -> Codec:
+    """The codec that an output was written with: its first bytes show it, whatever its name."""
+    header = CsvCodec().header
+    with path.open("rb") as stream:
+        return CsvCodec() if stream.read(len(header)) == header else JsonlCodec()
 
 
 class JsonlCodec:
@@ -102,12 +110,13 @@ class CsvCodec:
 
     def __init__(self) -> None:
         self.header = self._line(self.columns)
+        csv.field_size_limit(CELL_LIMIT)  # of the module: an answer may be longer than its 128 kB
 
     @staticmethod
     def _line(cells: Any) -> bytes:
         buffer = io.StringIO()
-        csv.writer(buffer, lineterminator="\n").writerow(cells)
-        return buffer.getvalue().encode("utf-8", "backslashreplace")
+        csv.writer(buffer, lineterminator="\r\n").writerow(cells)  # so that it puts quotes around a CR
+        return buffer.getvalue().removesuffix("\r\n").encode("utf-8", "backslashreplace") + b"\n"
 
     def encode(self, row: dict[str, Any]) -> bytes:
         usage = row.get("usage") or {}
@@ -124,7 +133,10 @@ class CsvCodec:
         return record_text(value) if name in self.nested else value
 
     def decode(self, data: bytes) -> dict[str, Any]:
-        [cells] = csv.reader(io.StringIO(data.decode(), newline=""), strict=True)
+        try:
+            [cells] = csv.reader(io.StringIO(data.decode(), newline=""), strict=True)
+        except csv.Error as error:
+            raise ValueError(str(error)) from None
         if len(cells) != len(self.columns):
             raise ValueError(f"{len(cells)} cells instead of {len(self.columns)}")
         row: dict[str, Any] = {}

@@ -31,10 +31,10 @@ from assistant_runner.batch.fingerprint import (
 )
 from assistant_runner.batch.limiter import Limiter, LimiterPlan
 from assistant_runner.batch.lock import output_lock
-from assistant_runner.batch.output import ResultStore, read_results, state_folder
+from assistant_runner.batch.output import ResultStore, read_results, state_folder, writing
 from assistant_runner.batch.progress import LOCK_FILE, read_command, snapshot, write_command, write_snapshot
 from assistant_runner.batch.source import Source, spool
-from assistant_runner.errors import AssistantRunnerError, NotFound, UsageError
+from assistant_runner.errors import NotFound, UsageError
 from assistant_runner.settings import LoadedSettings, lay_assistant_file
 from assistant_runner.setup.finding import find_spec
 
@@ -145,7 +145,7 @@ async def run_batch(
         talk.tell(final)
         _say_how_it_ended(batch, talk)
         if request.output is not None:
-            _write_reports(request, request.output, final)
+            _write_reports(request, request.output)
         return BatchOutcome(batch.status(), final, batch.stop)
 
 
@@ -157,13 +157,25 @@ def _with_assistant_file(loaded: LoadedSettings, folder: Path) -> LoadedSettings
 
 
 def _check(request: BatchRequest) -> None:
-    source = request.source
-    if request.output is None:
-        for name, value in (("--report", request.report), ("--junit", request.junit)):
-            if value is not None:
-                raise UsageError(f"{name} needs a file of results", remedy="name one: -o results.jsonl")
-    elif source.path is not None and request.output.resolve() == source.path.resolve():
-        raise UsageError(f"{request.output} is the input", remedy="name another output")
+    """Every file that will be written has its folder and is nothing else of this batch."""
+    taken = {request.source.path.resolve(): "the input"} if request.source.path is not None else {}
+    for option, path in (
+        ("--output", request.output),
+        ("--errors", request.errors),
+        ("--report", request.report),
+        ("--junit", request.junit),
+    ):
+        if path is None:
+            continue
+        if option in ("--report", "--junit") and request.output is None:
+            raise UsageError(f"{option} needs a file of results", remedy="name one: -o results.jsonl")
+        if not path.parent.is_dir():
+            raise UsageError(f"there is no folder {path.parent}", remedy=f"make it, or name another {option}")
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder", remedy=f"name a file: {option} FILE")
+        if what := taken.get(path.resolve()):
+            raise UsageError(f"{path} is {what}", remedy=f"name another file: {option} FILE")
+        taken[path.resolve()] = f"the file of {option}"
 
 
 def _reread(request: BatchRequest, stack: contextlib.ExitStack) -> Source:
@@ -181,8 +193,6 @@ def _reread(request: BatchRequest, stack: contextlib.ExitStack) -> Source:
 
 @contextlib.contextmanager
 def _locked(output: Path) -> Iterator[None]:
-    if not output.parent.is_dir():
-        raise UsageError(f"there is no folder {output.parent}", remedy="make it, or name another output")
     folder = state_folder(output)
     try:
         folder.mkdir(exist_ok=True)
@@ -320,21 +330,16 @@ async def _signals(interrupt: Callable[[int], None]) -> AsyncIterator[None]:
             loop.remove_signal_handler(number)
 
 
-def _write_reports(request: BatchRequest, output: Path, final: dict[str, Any]) -> None:
+def _write_reports(request: BatchRequest, output: Path) -> None:
     codec = codec_for(request.output_form, output.name)
-    try:
-        if request.junit is not None:
-            from assistant_runner.batch.junit import write_junit
+    if request.junit is not None:
+        from assistant_runner.batch.junit import write_junit
 
+        with writing(request.junit):
             write_junit(request.junit, read_results(output, codec), name=request.source.name)
-        if request.report is not None:
-            from assistant_runner.batch.report import write_report
+    if request.report is not None:
+        from assistant_runner.batch.report import write_report
 
-            write_report(
-                request.report, read_results(output, codec), title=request.source.name, made_at=time.time()
-            )
-    except OSError as error:
-        raise AssistantRunnerError(
-            f"{error.filename} cannot be written: {error.strerror}",
-            remedy="run batch report with another path",
-        ) from None
+        title, results = request.source.name, read_results(output, codec)
+        with writing(request.report):
+            write_report(request.report, results, title=title, made_at=time.time())

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assistant_runner.batch.codec import Codec, codec_for
-from assistant_runner.batch.output import read_results, state_folder
+from assistant_runner.batch.codec import Codec, codec_of
+from assistant_runner.batch.output import read_results, state_folder, writing
 from assistant_runner.errors import ConfigurationError
 
 
@@ -37,7 +37,7 @@ def merge_outputs(parts: Sequence[Path], output: Path, codec: Codec) -> Merged:
     fresh = output.with_name(output.name + ".part")
     rows = failed = 0
     highest = -1
-    with fresh.open("wb") as stream:
+    with writing(output), fresh.open("wb") as stream:
         stream.write(codec.header)
         for row in heapq.merge(*(_chosen(n, part, best) for n, part in enumerate(parts)), key=_index):
             stream.write(codec.encode(row))
@@ -60,7 +60,7 @@ def _best_places(parts: Sequence[Path]) -> sqlite3.Connection:
     db.execute("CREATE TABLE best (key TEXT PRIMARY KEY, part INTEGER, ok INTEGER, n INTEGER) WITHOUT ROWID")
     db.execute("BEGIN")
     for number, part in enumerate(parts):
-        for row in read_results(part, codec_for(None, part.name)):
+        for row in read_results(part, codec_of(part)):
             ok = int(row["status"] == "ok")
             db.execute(
                 "INSERT INTO best VALUES (?1, ?2, ?3, 1) ON CONFLICT DO UPDATE SET n = n + 1,"
@@ -72,7 +72,7 @@ def _best_places(parts: Sequence[Path]) -> sqlite3.Connection:
 
 def _chosen(number: int, part: Path, best: sqlite3.Connection) -> Iterator[dict[str, Any]]:
     """This part's rows that count, by their index."""
-    codec = codec_for(None, part.name)
+    codec = codec_of(part)
     rows = read_results(part, codec)
     if not _is_sorted(part, codec):
         rows = iter(sorted(rows, key=_index))

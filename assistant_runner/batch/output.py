@@ -169,7 +169,8 @@ class ResultStore:
             except OSError as error:
                 raise _cannot_write(output, error) from None
             self._header_due = bool(codec.header) and os.fstat(self._out).st_size == 0
-        self._errors = _open(errors) if errors else None
+        with writing(errors):
+            self._errors = _open(errors) if errors else None
         self._begun = _open(self._folder / "begun.jsonl") if self._folder else None
         self._pending_size = os.fstat(self._pending).st_size
 
@@ -491,6 +492,15 @@ class ResultStore:
             if handle is not None:
                 os.close(handle)
         self.index.close()
+
+
+@contextlib.contextmanager
+def writing(path: Path | None) -> Iterator[None]:
+    """ConfigurationError names the file if it cannot be written meanwhile."""
+    try:
+        yield
+    except OSError as error:
+        raise _cannot_write(path, error) from None
 
 
 def read_results(path: Path, codec: Codec) -> Iterator[dict[str, Any]]:

@@ -32,6 +32,8 @@ _SUFFIXES: dict[str, InputFormat] = {
     ".txt": "lines",
 }
 _BLANK = re.compile(r"[ \t\r\n]*")
+_SEPARATOR_LINE = re.compile(r"sep=([^\w\s\"]|\t)\s*$", re.IGNORECASE)
+_QUOTED = re.compile(r'"[^"]*"')
 _ARRAY = re.compile(r"\s*\[\s*([{\[\"\]\d-]|$)")
 
 
@@ -60,10 +62,11 @@ def read_records(
         texts = itertools.chain(head, texts)
         chosen = _sniff("".join(head))
     if chosen == "json":
-        return _read_json(texts, name)
-    numbered = _numbered(split_lines(texts), comment)
+        return _read_json(_without_comments(texts, comment) if comment else texts, name)
+    lines = split_lines(texts)
     if chosen == "csv" or chosen == "tsv":
-        return _read_table(numbered, name, delimiter="," if chosen == "csv" else "\t")
+        return _read_table(lines, name, comment, delimiter=None if chosen == "csv" else "\t")
+    numbered = _numbered(lines, comment)
     if chosen == "jsonl":
         return _read_jsonl(numbered)
     return (Record(number, text) for number, text in numbered if not _is_blank(text))
@@ -101,6 +104,12 @@ def _numbered(lines: Iterator[str], comment: str | None) -> Iterator[tuple[int, 
             yield number, text
 
 
+def _without_comments(texts: Iterator[str], comment: str) -> Iterator[str]:
+    """JSON whose comment lines, indented or not, are blank: no text of JSON goes over a line's end."""
+    for text in split_lines(texts):
+        yield ("" if text.lstrip().startswith(comment) else text) + "\n"
+
+
 def _is_blank(text: str) -> bool:
     match = _BLANK.match(text)
     return match is not None and match.end() == len(text)
@@ -116,43 +125,69 @@ def _read_jsonl(numbered: Iterator[tuple[int, str]]) -> Iterator[Record]:
             yield Record(number, text, f"line {number} is not JSON: {error}")
 
 
-def _read_table(numbered: Iterator[tuple[int, str]], name: str, *, delimiter: str) -> Iterator[Record]:
-    """Rows by the header's names. A quoted cell may hold line ends; its row counts from its first line."""
+def _read_table(
+    lines: Iterator[str], name: str, comment: str | None, *, delimiter: str | None
+) -> Iterator[Record]:
+    """Rows by the header's names. A quoted cell may hold line ends; its row counts from its first line.
+
+    `delimiter` None: as the header shows it, see `_delimiter`. Inside of a cell nothing is a comment.
+    """
     at = 0
     start = 0
 
     def feed() -> Iterator[str]:
         nonlocal at, start
-        for at, text in numbered:
-            start = start or at
-            yield text + "\n"
+        for text in lines:
+            at += 1
+            if start or comment is None or not text.startswith(comment):
+                start = start or at
+                yield text + "\n"
 
     csv.field_size_limit(ELEMENT_LIMIT)
-    rows = csv.reader(feed(), delimiter=delimiter, strict=True)
+    fed = feed()
+    if delimiter is None:
+        head = list(itertools.islice((text for text in fed if not _is_blank(text)), 1))
+        delimiter = _delimiter(head[0]) if head else ","
+        start = at
+        if head and _SEPARATOR_LINE.match(head[0]):
+            head, start = [], 0
+        fed = itertools.chain(head, fed)
+    rows = csv.reader(fed, delimiter=delimiter, strict=True)
     header: list[str] | None = None
     while True:
-        start = 0
         try:
             cells = next(rows)
         except StopIteration:
             return
         except csv.Error as error:
             raise UsageError(
-                f"{name}, line {start or at}: this is no {'CSV' if delimiter == ',' else 'TSV'}: {error}",
+                f"{name}, line {start or at}: the table is broken: {error}",
                 remedy="correct the quotes there, or name another --format",
                 file=name,
                 line=start or at,
             ) from None
+        line, start = start, 0
         if not cells or (len(cells) == 1 and _is_blank(cells[0])):
             continue
         if header is None:
-            header = _read_header(cells, name, start)
+            header = _read_header(cells, name, line)
         elif len(cells) > len(header):
             yield Record(
-                start, cells, f"line {start} has {len(cells)} cells, the header has {len(header)} columns"
+                line, cells, f"line {line} has {len(cells)} cells, the header has {len(header)} columns"
             )
         else:
-            yield Record(start, dict(itertools.zip_longest(header, cells)))
+            yield Record(line, dict(itertools.zip_longest(header, cells)))
+
+
+def _delimiter(head: str) -> str:
+    """What parts the cells of a CSV: a comma, or what spreadsheets write where the comma is decimal.
+
+    `head` is the first line; `sep=;` says it outright, as Excel does. Quoted names may hold any of them.
+    """
+    if said := _SEPARATOR_LINE.match(head):
+        return said[1]
+    bare = _QUOTED.sub("", head)
+    return "," if "," in bare else next((mark for mark in ";\t" if mark in bare), ",")
 
 
 def _read_header(cells: list[str], name: str, line: int) -> list[str]:
@@ -197,12 +232,13 @@ def _read_json(texts: Iterator[str], name: str) -> Iterator[Record]:
                 got += len(piece)
         buffer, at = "".join(pieces), 0
 
-    def broken(why: str) -> UsageError:
+    def broken(why: str, below: int = 0) -> UsageError:
         return UsageError(
-            f"{name}, line {line}: the JSON is broken: {why}",
-            remedy="correct it, or write one document a line and use --format jsonl",
+            f"{name}, line {line + below}: the JSON is broken: {why}",
+            remedy="correct it, or write one document a line and use --format jsonl; lines of comments are "
+            "left out by --comments '//'",
             file=name,
-            line=line,
+            line=line + below,
         )
 
     skip(" \t\r\n")
@@ -231,12 +267,13 @@ def _read_json(texts: Iterator[str], name: str) -> Iterator[Record]:
         try:
             value, end = decoder.raw_decode(buffer, at)
             complete = ended or end < len(buffer) or buffer[end - 1] in '}]"'
-            why = "it is cut short"
+            why, flaw = "it is cut short", end
         except (ValueError, RecursionError) as error:
-            value, end, complete, why = None, at, False, str(error)
+            value, end, complete = None, at, False
+            why, flaw = getattr(error, "msg", str(error)), getattr(error, "pos", at)
         if not complete:
             if ended or len(buffer) - at > ELEMENT_LIMIT:
-                raise broken(why)
+                raise broken(why, buffer.count("\n", at, flaw))
             want = max(want, len(buffer) - at, 1)
             refill(want)
             continue

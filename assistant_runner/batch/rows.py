@@ -6,6 +6,7 @@ A row is known by its `id`, or, without one, by the hash of what it asks and how
 
 import hashlib
 import json
+import math
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
@@ -178,13 +179,16 @@ def _read_id(columns: Mapping[str, Any], name: str) -> str | int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise RowProblem(f"{name!r} is {_show(value)}; an id is text or a whole number")
+    _check_text(name, value)
     return value
 
 
 def _read_prompt(columns: Mapping[str, Any], shape: RowShape, render: "jinja2.Template | None") -> str:
     if render is not None:
         try:
-            value: Any = render.render({name: text for name, text in columns.items() if name})
+            value: Any = render.render(
+                {"row": columns} | {name: text for name, text in columns.items() if name}
+            )
         except Exception as error:  # of jinja2, or of what a row's own values do in it
             raise RowProblem(f"the template cannot be filled: {error or type(error).__name__}") from None
     else:
@@ -198,11 +202,16 @@ def _read_prompt(columns: Mapping[str, Any], shape: RowShape, render: "jinja2.Te
         raise RowProblem("the prompt is empty")
     if _CONTROL.search(value):
         raise RowProblem("the prompt holds a NUL character: the input's encoding was read wrongly")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise RowProblem("the prompt holds half of a surrogate pair, which no text may") from None
+    _check_text(shape.prompt_column, value)
     return shape.prompt_prefix + value
+
+
+def _check_text(name: str, value: Any) -> None:
+    """RowProblem if a text in this value cannot be written as UTF-8."""
+    try:
+        json.dumps(value, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        raise RowProblem(f"{name!r} holds half of a surrogate pair, which no text may") from None
 
 
 def _show(value: Any) -> str:
@@ -242,6 +251,8 @@ def _read_asks(columns: Mapping[str, Any]) -> dict[str, Any]:
         asks["response_format"] = (
             response_format if response_format == "auto" else _to_json("response_format", response_format)
         )
+    for name, value in asks.items():
+        _check_text(name, value)
     return asks
 
 
@@ -255,7 +266,11 @@ def _read_limits(columns: Mapping[str, Any]) -> dict[str, Any]:
     for name in limits:
         if name not in LIMIT_COLUMNS:
             raise RowProblem(f"'limits' has no {name!r}; there are: {', '.join(LIMIT_COLUMNS)}")
-    return {name: _to_number(name, value, LIMIT_COLUMNS[name]) for name, value in limits.items()}
+    numbers = {name: _to_number(name, value, LIMIT_COLUMNS[name]) for name, value in limits.items()}
+    for name, number in numbers.items():
+        if number <= 0:
+            raise RowProblem(f"'limits' has {name} {number}; it should be above 0")
+    return numbers
 
 
 def _read_expect(columns: Mapping[str, Any]) -> dict[str, Any]:
@@ -275,9 +290,12 @@ def _to_number(name: str, value: Any, kind: type[int] | type[float]) -> int | fl
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise RowProblem(f"{name!r} is {_show(value)}; it should be a number")
     try:
-        return kind(value)
-    except ValueError:
-        raise RowProblem(f"{name!r} is {value!r}; it should be a number") from None
+        number = kind(value)
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise RowProblem(f"{name!r} is {value!r}; it should be a number")
+    return number
 
 
 def _to_json(name: str, value: Any) -> Any:

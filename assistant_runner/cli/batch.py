@@ -368,18 +368,20 @@ def report(
     junit: Path | None,
 ) -> None:
     """Write the HTML report of an output."""
-    from assistant_runner.batch.codec import codec_for
+    from assistant_runner.batch.codec import codec_of
     from assistant_runner.batch.junit import write_junit
-    from assistant_runner.batch.output import read_results
+    from assistant_runner.batch.output import read_results, writing
     from assistant_runner.batch.report import write_report
 
-    if not output.exists():
-        raise UsageError(f"{output} does not exist", remedy="name the output of a batch run")
-    codec = codec_for(None, output.name)
+    if not output.is_file():
+        raise UsageError(f"{output} is no file", remedy="name the output of a batch run")
+    codec = codec_of(output)
     path = to or output.with_name(output.name + ".html")
-    write_report(path, read_results(output, codec), title=output.name, made_at=time.time())
+    with writing(path):
+        write_report(path, read_results(output, codec), title=output.name, made_at=time.time())
     if junit is not None:
-        write_junit(junit, read_results(output, codec), name=output.name)
+        with writing(junit):
+            write_junit(junit, read_results(output, codec), name=output.name)
     click.echo(str(path))
 
 

@@ -111,6 +111,8 @@ def test_csv_rows_come_back_as_they_were(tmp_path):
         row(0, 'two\nlines "quoted"', usage={"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}),
         row(1, "", id="7", tool_calls=[{"name": "t"}], original={"x": 1}),
         row(2, None, id=7, status="failed", error={"kind": "run", "exit_status": 11}),
+        row(3, "a lone\rreturn"),
+        row(4, "long" * 100_000),
     ]
     store = ResultStore(path, codec)
     store.load()
@@ -118,7 +120,7 @@ def test_csv_rows_come_back_as_they_were(tmp_path):
         store.put(number, one)
     store.close()
     with path.open("ab") as stream:
-        stream.write(b'3,4,,ok,"half a')
+        stream.write(b'5,6,,ok,"half a')
 
     again = ResultStore(path, codec)
     again.load()

@@ -124,7 +124,7 @@ def test_a_csv_row_with_too_many_cells_is_one_bad_record():
         pytest.param("in.json", b'[{"prompt":"a"}] x', "after the array", id="text-after"),
         pytest.param("in.json", b'[\n{"prompt":"a"},\n{"prompt" 1}]', "line 3", id="broken-element"),
         pytest.param("in.csv", b"a,a\n1,2\n", "'a' more than once", id="header-twice"),
-        pytest.param("in.csv", b'a,b\n"1"x,2\n', "line 2: this is no CSV", id="stray-quote"),
+        pytest.param("in.csv", b'a,b\n"1"x,2\n', "line 2: the table is broken", id="stray-quote"),
     ],
 )
 def test_what_spoils_the_file_is_an_error_with_its_line(name, data, words):
@@ -159,3 +159,47 @@ def test_records_leave_before_the_input_ends():
 
     assert next(records).value == {"prompt": "0"}
     assert next(records).value == {"prompt": "1"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b'\xef\xbb\xbfid;prompt\r\n1;"well; now, then"\r\n', id="as-spreadsheets-write-it"),
+        pytest.param(b'sep=;\r\nid;prompt\r\n1;"well; now, then"\r\n', id="sep-line"),
+        pytest.param(b'id\tprompt\n1\t"well; now, then"\n', id="tabs"),
+        pytest.param(b'"id","prompt"\n1,"well; now, then"\n', id="commas"),
+        pytest.param(b'id,"prompt"\n1,"well; now, then"\n', id="commas-and-quotes"),
+    ],
+)
+def test_the_header_shows_what_parts_the_cells_of_a_csv(data):
+    [record] = read(data, name="in.csv")
+
+    assert record.value == {"id": "1", "prompt": "well; now, then"}
+
+
+def test_a_semicolon_within_one_column_of_commas_parts_nothing():
+    [record] = read(b'prompt,"a;b"\nx,y\n', name="in.csv")
+
+    assert record.value == {"prompt": "x", "a;b": "y"}
+
+
+def test_a_line_inside_of_a_cell_is_no_comment():
+    records = read(b'# note\n\nid,prompt\n1,"see\n# one"\n# no\n2,b\n', name="in.csv", comment="#")
+
+    assert [(record.line, record.value["prompt"]) for record in records] == [(4, "see\n# one"), (7, "b")]
+
+
+def test_comment_lines_are_left_out_of_json_too():
+    data = b'[\n  // first\n  {"id": "a"},\n// second\n  {"id": "b"}\n]\n'
+
+    records = read(data, name="in.json", comment="//")
+
+    assert [(record.line, record.value["id"]) for record in records] == [(3, "a"), (5, "b")]
+
+
+def test_broken_json_is_named_by_the_line_where_it_breaks():
+    with pytest.raises(UsageError, match="line 4: the JSON is broken") as caught:
+        read(b'[\n{"id": "a"},\n{"id": "b",\n // what?\n "x": 1}\n]\n', name="in.json")
+
+    assert caught.value.facts["line"] == 4
+    assert "--comments" in caught.value.remedy

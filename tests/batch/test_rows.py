@@ -94,3 +94,26 @@ def test_expectations_do_not_change_what_is_asked():
     [two] = build({"prompt": "a", "expect": "y"})
 
     assert one.content_hash == two.content_hash
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        pytest.param({"id": "\ud800"}, "'id' holds half of a surrogate pair", id="id"),
+        pytest.param({"metadata": {"a": "\ud800"}}, "'metadata' holds half", id="metadata"),
+        pytest.param({"max_completion_tokens": float("inf")}, "should be a number", id="infinite"),
+        pytest.param({"temperature": float("nan")}, "should be a number", id="nan"),
+        pytest.param({"limits": {"timeout_s": -1}}, "above 0", id="negative-limit"),
+    ],
+)
+def test_what_no_request_can_carry_is_a_problem_of_its_row(columns, words):
+    [row, good] = build({"prompt": "p", **columns}, {"prompt": "q"})
+
+    assert words in row.problem
+    assert good.problem is None
+
+
+def test_columns_whose_names_are_no_words_are_cells_of_the_row():
+    [row] = build({"City Name": "Bergen", "if": "now"}, template="{{ row['City Name'] }}, {{ row['if'] }}?")
+
+    assert row.prompt == "Bergen, now?"

@@ -215,6 +215,24 @@ def test_shards_are_merged(folder, here):
         pytest.param(["none.txt"], 2, "none.txt cannot be read", id="no-input"),
         pytest.param(["in.txt", "-o", "in.txt"], 2, "in.txt is the input", id="output-is-input"),
         pytest.param(["in.txt", "-o", "no/out.jsonl"], 2, "there is no folder", id="no-folder"),
+        pytest.param(
+            ["in.txt", "-o", "o.jsonl", "--report", "no/r.html"],
+            2,
+            "there is no folder",
+            id="no-folder-report",
+        ),
+        pytest.param(
+            ["in.txt", "-o", "o.jsonl", "--on-error", "route", "--errors", "no/e.jsonl"],
+            2,
+            "there is no folder no",
+            id="no-folder-errors",
+        ),
+        pytest.param(
+            ["in.txt", "-o", "o.jsonl", "--on-error", "route", "--errors", "o.jsonl"],
+            2,
+            "o.jsonl is the file of --output",
+            id="errors-are-output",
+        ),
         pytest.param(["in.txt", "-j", "0"], 2, "neither auto nor a number", id="in-flight"),
         pytest.param(["in.txt", "--max-time", "soon"], 2, "is no time", id="time"),
         pytest.param(["in.txt", "--shard", "3/2"], 2, "is no part of a whole", id="shard"),
@@ -238,3 +256,16 @@ def test_a_batch_on_another_backend_does_without_the_service():
     done = subprocess.run([sys.executable, "-c", check], env=environment(), capture_output=True, check=True)
 
     assert done.stdout.strip() == b"False"
+
+
+def test_an_output_is_read_by_what_it_holds_not_by_its_name(folder, here):
+    (folder / "in.txt").write_text("a\nb\n")
+    here("run", "in.txt", "-o", "out.txt", "--output-format", "csv", "--offline", "--engine", "planner")
+
+    reported = here("report", "out.txt", "-o", "r.html")
+    merged = here("merge", "out.txt", "-o", "all.jsonl")
+    nowhere = here("report", "out.txt", "-o", "no/r.html")
+
+    assert (reported.status, merged.status, nowhere.status) == (0, 0, 3)
+    assert len(rows(folder / "all.jsonl")) == 2
+    assert "no/r.html cannot be written" in nowhere.stderr
