@@ -3,12 +3,8 @@
 The same object stands in process behind our driver and behind `assistant-runner serve`.
 """
 
-import contextlib
-import shutil
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Self
 
 from starlette.types import ASGIApp
@@ -18,6 +14,7 @@ from assistant_runner.service.engines.base import Engine
 from assistant_runner.service.gateway import Gateway
 from assistant_runner.service.routes.table import build_router
 from assistant_runner.service.settings import ServiceSettings
+from assistant_runner.service.shelf import Shelf
 from assistant_runner.service.store.base import Store
 from assistant_runner.service.stores import Intake
 from assistant_runner.service.workers import Workers
@@ -39,14 +36,8 @@ class Service:
         clock: Callable[[], float] = time.time,
     ) -> None:
         settings = settings or ServiceSettings()
-        self._own_folder: Path | None = None
-        if settings.data_folder is None:
-            self._own_folder = Path(tempfile.mkdtemp(prefix="assistant-runner-files-"))
-            folder = self._own_folder
-        else:
-            folder = settings.data_folder / "files"
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.core = Core(store=store, engine=engine, settings=settings, folder=folder, clock=clock)
+        shelf = Shelf(settings.data_folder)
+        self.core = Core(store=store, engine=engine, settings=settings, shelf=shelf, clock=clock)
         self.core.workers = Workers(self.core)
         self.core.intake = Intake(self.core)
         self.app = Gateway(self.core, build_router(self.core))
@@ -64,6 +55,4 @@ class Service:
     async def __aexit__(self, *exc: object) -> None:
         await self.pause()
         await self.core.intake.close()
-        if self._own_folder is not None:
-            with contextlib.suppress(OSError):
-                shutil.rmtree(self._own_folder)
+        self.core.shelf.close()

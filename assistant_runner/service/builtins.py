@@ -100,7 +100,7 @@ async def _interpret(core: Core, run: Document, world: str, arguments: Document)
     for file_id in resource_ids(core, run, world, "code_interpreter", "file_ids"):
         row = core.store.get("file", world, file_id)
         if row is not None:
-            paths.append((row.doc["filename"], core.folder / file_id))
+            paths.append((row.doc["filename"], core.shelf.place(file_id)))
     try:
         outcome = await interpret(code, files=paths, timeout_s=settings.interpreter_timeout_s)
     except InterpreterFailed as error:

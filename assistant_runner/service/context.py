@@ -142,7 +142,7 @@ def _image(core: Core, part: Document, world: str) -> Document:
     """An image file as a data URL; a note in words when the file is gone."""
     image = part["image_file"]
     row = core.store.get("file", world, image["file_id"])
-    path = core.folder / image["file_id"]
+    path = core.shelf.place(image["file_id"])
     if row is None or not path.is_file():
         return {"type": "text", "text": {"value": f"[image {image['file_id']}: deleted]", "annotations": []}}
     suffix = row.doc["filename"].rpartition(".")[2].lower()

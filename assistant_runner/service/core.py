@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assistant_runner.service.engines.base import Engine
 from assistant_runner.service.settings import ServiceSettings
+from assistant_runner.service.shelf import Shelf
 from assistant_runner.service.sse import Hub
 from assistant_runner.service.store.base import Store
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Core:
-    """`clock`: Unix seconds with fractions. `folder`: where the bytes of files lie."""
+    """`clock`: Unix seconds with fractions."""
 
     store: Store
     engine: Engine
     settings: ServiceSettings
-    folder: Path
+    shelf: Shelf
     clock: Callable[[], float] = time.time
     hub: Hub = field(default_factory=Hub)
     workers: "Workers" = field(init=False)

@@ -7,7 +7,7 @@ from assistant_runner.service.ids import new_id
 def keep_output(core: Core, world: str, name: str, content: bytes) -> str:
     """The id of the new file."""
     identifier = new_id("file")
-    (core.folder / identifier).write_bytes(content)
+    core.shelf.place(identifier).write_bytes(content)
     document = {
         "id": identifier,
         "object": "file",

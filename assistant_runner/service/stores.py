@@ -65,7 +65,7 @@ class Intake:
         else:
             try:
                 chunks = await asyncio.to_thread(
-                    _chunks, core.folder / file_id, file_row.doc["filename"], sizes
+                    _chunks, core.shelf.place(file_id), file_row.doc["filename"], sizes
                 )
             except UnsupportedFile as error:
                 failure = {"code": "unsupported_file", "message": str(error)}

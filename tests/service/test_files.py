@@ -1,6 +1,7 @@
 """Files, vector stores and what attachments do (reference, sections 4.8 to 4.12, 8.3)."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,11 @@ async def uploaded(server: Running, name: str = "fires.txt", content: bytes = TE
     )
     assert answer.status_code == 200, answer.text
     return answer.json()["id"]
+
+
+def kept(folder: Path) -> list[Path]:
+    """The files in and below a folder."""
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 async def store_with(server: Running, *file_ids: str, **fields: Any) -> str:
@@ -95,9 +101,9 @@ async def test_an_upload_without_a_file_and_one_that_is_no_upload_are_named():
         assert "multipart/form-data" in check_error(plain, 400)["message"]
 
 
-async def test_an_upload_that_is_cut_short_leaves_nothing():
+async def test_an_upload_that_is_cut_short_leaves_nothing(data_folder: Path):
     body = b'--X\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\nhalf of it'
-    async with running() as server:
+    async with running(data_folder=data_folder) as server:
         headers = {"content-type": "multipart/form-data; boundary=X"}
         whole = await server.http.post("/files", content=body, headers=headers)
         assert whole.status_code == 400
@@ -109,8 +115,8 @@ async def test_an_upload_that_is_cut_short_leaves_nothing():
         await writer.wait_closed()
 
         assert (await server.get("/files")).json()["data"] == []
-        assert list(server.service.core.folder.iterdir()) == []
         reader.feed_eof()
+    assert kept(data_folder) == []
 
 
 async def test_an_upload_over_the_limit_is_a_413():
@@ -160,7 +166,7 @@ async def test_a_deleted_file_leaves_every_store_and_every_list():
         assert (shown["file_counts"]["total"], shown["usage_bytes"]) == (0, 0)
         again = (await server.get(f"/assistants/{assistant['id']}")).json()
         assert again["tool_resources"] == {"code_interpreter": {"file_ids": []}}
-        assert not (server.service.core.folder / file_id).exists()
+        assert not server.service.core.shelf.place(file_id).exists()
 
 
 # ---- vector stores

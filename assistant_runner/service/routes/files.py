@@ -49,7 +49,7 @@ async def create(call: Call) -> Answer:
             raise bad_request(f"Unknown parameter: '{name}'.", code="unknown_parameter", param=name)
         expires_s = _expiry(form)
         identifier = new_id(KIND)
-        size = await asyncio.to_thread(_keep, upload.file, core.folder / identifier)
+        size = await asyncio.to_thread(_keep, upload.file, core.shelf.place(identifier))
     except MultiPartException as error:
         raise bad_request(f"The multipart body cannot be read: {error.message}") from None
     finally:
@@ -142,7 +142,7 @@ async def list_all(call: Call) -> Answer:
 
 async def content(call: Call) -> Bytes:
     row = _row(call)
-    path = call.core.folder / row.id
+    path = call.core.shelf.place(row.id)
     if not path.is_file():
         raise not_found(KIND, row.id)
     return Bytes(path, row.doc["filename"])
@@ -162,7 +162,7 @@ def remove(core: Core, world: str, identifier: str) -> bool:
             return False
         for store_id in core.store.parents_of("vector_store.file", identifier):
             stores.detach(core, world, store_id, identifier)
-    (core.folder / identifier).unlink(missing_ok=True)
+    core.shelf.place(identifier).unlink(missing_ok=True)
     return True
 
 

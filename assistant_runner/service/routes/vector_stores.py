@@ -210,7 +210,7 @@ async def file_content(call: Call) -> Answer:
     if file_row is None:
         raise not_found("file", row.id)
     try:
-        text = await asyncio.to_thread(text_of, call.core.folder / row.id, file_row.doc["filename"])
+        text = await asyncio.to_thread(text_of, call.core.shelf.place(row.id), file_row.doc["filename"])
     except (UnsupportedFile, OSError) as error:
         raise ApiError(400, f"The content of {row.id} cannot be shown: {error}") from None
     return Answer(
