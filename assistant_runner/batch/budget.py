@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from assistant_runner.errors import ConfigurationError
+
 PER = 1_000_000
 
 
@@ -21,6 +23,11 @@ class Budget:
     max_tokens: int | None = None
     max_rows: int | None = None
     max_time_s: float | None = None
+
+
+def spent(row: Mapping[str, Any]) -> tuple[float, int]:
+    """What a result row cost and how many tokens it took, 0 where nobody knows."""
+    return float(row.get("cost") or 0), int((row.get("usage") or {}).get("total_tokens") or 0)
 
 
 class Spending:
@@ -36,6 +43,11 @@ class Spending:
         self.cost = 0.0
         self.tokens = 0
         self.unpriced: set[str] = set()
+        if budget.max_cost is not None and not prices:
+            raise ConfigurationError(
+                f"--max-cost {budget.max_cost:g} cannot be kept to: the config has no prices",
+                remedy='set them per million tokens: [prices."MODEL"] with input = … and output = …',
+            )
         self._budget = budget
         self._prices = prices
         self._clock = clock
@@ -44,11 +56,6 @@ class Spending:
         self._running = 0
         self._finished = 0
         self._spent_here = (0.0, 0)
-
-    @property
-    def counts_earlier(self) -> bool:
-        """Whether what earlier invocations spent matters."""
-        return self._budget.max_cost is not None or self._budget.max_tokens is not None
 
     @property
     def priced(self) -> bool:
@@ -66,10 +73,10 @@ class Spending:
         completion = (usage.get("completion_tokens") or 0) * prices.get("output", 0.0)
         return round((prompt + completion) / PER, 10)
 
-    def before(self, row: Mapping[str, Any]) -> None:
-        """Count a row that an earlier invocation finished."""
-        self.cost += float(row.get("cost") or 0)
-        self.tokens += int((row.get("usage") or {}).get("total_tokens") or 0)
+    def before(self, *, cost: float, tokens: int) -> None:
+        """Count what earlier invocations spent."""
+        self.cost += cost
+        self.tokens += tokens
 
     def start(self) -> None:
         self._started += 1
@@ -77,8 +84,7 @@ class Spending:
 
     def finish(self, row: Mapping[str, Any]) -> None:
         """Count a row that just ended."""
-        cost = float(row.get("cost") or 0)
-        tokens = int((row.get("usage") or {}).get("total_tokens") or 0)
+        cost, tokens = spent(row)
         self._running -= 1
         self._finished += 1
         self.cost += cost
@@ -100,6 +106,9 @@ class Spending:
             return f"--max-time {limit.max_time_s:g} s is reached"
         if limit.max_tokens is not None and (self.tokens >= limit.max_tokens or tokens > limit.max_tokens):
             return f"--max-tokens {limit.max_tokens}: {self.tokens} are spent and one more row may pass it"
+        if limit.max_cost is not None and self.unpriced:
+            names = ", ".join(sorted(self.unpriced))
+            return f"--max-cost {limit.max_cost:g} cannot be kept to: no price is known for {names}"
         if limit.max_cost is not None and (self.cost >= limit.max_cost or cost > limit.max_cost):
             return f"--max-cost {limit.max_cost:g}: {self.cost:.4f} is spent and one more row may pass it"
         return None

@@ -7,6 +7,7 @@ fault in particular (key, quota, no backend) stops the batch and leaves its rows
 
 import asyncio
 import contextlib
+import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,11 +69,13 @@ class Policy:
 
 @dataclass(slots=True)
 class Tally:
-    """Where the batch stands. `kept`: rows that earlier invocations finished, failed ones included."""
+    """Where the batch stands. `kept`: rows that earlier invocations finished, failed ones included;
+    `unpassed` counts kept ones, too. `gone`: finished rows that the input has no more."""
 
     total: int | None = None
     kept: int = 0
     kept_failed: int = 0
+    gone: int = 0
     ok: int = 0
     failed: int = 0
     paused: int = 0
@@ -83,7 +86,6 @@ class Tally:
     running: int = 0
     changed: list[str] = field(default_factory=list)
     changed_rows: int = 0
-    tokens: int = 0
     kinds: dict[str, int] = field(default_factory=dict)
     statuses: set[int] = field(default_factory=set)
     began: float = field(default_factory=time.monotonic)
@@ -91,6 +93,11 @@ class Tally:
     @property
     def done(self) -> int:
         return self.kept + self.ok + self.failed + self.paused
+
+    @property
+    def answered(self) -> int:
+        """Answered rows of the whole output."""
+        return self.kept - self.kept_failed + self.ok
 
     @property
     def failures(self) -> int:
@@ -158,16 +165,14 @@ class Batch:
         Call `ResultStore.load` first. Without a scan (a stream) all earlier rows wait in the pending
         file until the input reaches them.
         """
-        if self.spending.counts_earlier:
-            for earlier in self._store.rows():
-                self.spending.before(earlier)
+        self.spending.before(cost=self._store.cost, tokens=self._store.tokens)
         if not self._scanned:
             self._keep_everything()
             return
         if self._store.index.is_empty and self._doubled is None:  # the first run on this output
             self.tally.total = self._source.count()
             return
-        prefix, broken, total = 0, False, 0
+        prefix, broken, total, due = 0, False, 0, 0
         mixed: dict[str, int] = {}
         for row in self._source.rows():
             total += 1
@@ -177,9 +182,11 @@ class Batch:
             if found is None or not self._keeps(self._judged(row), found):
                 broken = True
                 if found is not None:
+                    due += 1
                     self._reopen(row, found)
                 continue
             self._store.index.keep(row.key)
+            broken = self._recheck(row, found) or broken
             if found.status == "ok" and found.fingerprint != self._fingerprint(row.asks.get("assistant")):
                 mixed[found.fingerprint] = mixed.get(found.fingerprint, 0) + 1
             if not broken and found.place == "output" and found.ordinal == prefix:
@@ -187,6 +194,7 @@ class Batch:
             else:
                 broken = True
         self.tally.total = total
+        self.tally.gone = self._store.index.unkept() - due
         if mixed and not self._policy.accept_changes:
             raise ConfigurationError(
                 f"{sum(mixed.values())} finished rows were answered with other settings; changed since: "
@@ -195,7 +203,7 @@ class Batch:
                 fingerprints=mixed,
             )
         if not self._store.ordered:
-            first = self._store.index.first_unkept("output")
+            first = self._store.index.first_moving("output")
             prefix = self._store.index.count("output") if first is None else first
         self._store.settle(prefix=prefix)
 
@@ -219,6 +227,18 @@ class Batch:
         if found.status == "paused" or (row.problem is None) == (found.status == "invalid"):
             return False
         return found.status == "ok" or not self._policy.retry_failed
+
+    def _recheck(self, row: Row, found: Found) -> bool:
+        """Whether a kept row passes or fails other checks than it did, as what is expected has changed."""
+        expect = self._assertions.of(row.id, row.expect) if row.problem is None else {}
+        if found.place == "errors" or (not expect and found.passed is None):
+            return False
+        document = self._store.read(found)
+        checks, passed = _checked(document, expect)
+        if checks == (document.get("checks") or []):
+            return False
+        self._store.index.recheck(row.key, passed, checks)
+        return True
 
     def _reopen(self, row: Row, found: Found) -> None:
         """A row that waits for a person goes on with its run, any other begins a new one."""
@@ -302,6 +322,7 @@ class Batch:
         if found is not None and ((self._policy.scan and self._source.rereadable) or self._keeps(row, found)):
             self.tally.kept += 1
             self.tally.kept_failed += found.status != "ok"
+            self.tally.unpassed += found.passed is False
             self._store.known(sequence, found)
             if not self._scanned:
                 self._store.index.drop(row.key)
@@ -346,6 +367,7 @@ class Batch:
         self._store.skip(sequence)
 
     def _start(self, sequence: int, row: Row, thread: str | None) -> None:
+        self.spending.start()  # here, not in the task: rows are started a few at a time
         task = asyncio.create_task(self._work(sequence, row, thread))
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -374,6 +396,7 @@ class Batch:
                     if self._is_last(thread):
                         return
                     sequence, row = self._take_next(thread)
+                self.spending.start()
         finally:
             if placed:
                 self.limiter.release()
@@ -393,7 +416,6 @@ class Batch:
     async def _answer(self, sequence: int, row: Row) -> None:
         fingerprint = self._fingerprint(row.asks.get("assistant"))
         self.tally.running += 1
-        self.spending.start()
         document: dict[str, Any] | None = None
         try:
             document = await self._reuse(row, fingerprint)
@@ -539,9 +561,7 @@ class Batch:
     def _finish(self, sequence: int, row: Row, document: dict[str, Any], *, started: bool) -> None:
         expect = self._assertions.of(row.id, row.expect)
         if expect and row.problem is None:
-            checks = run_checks(document, expect)
-            document["passed"] = all(check.passed for check in checks)
-            document["checks"] = [check.document() for check in checks]
+            document["checks"], document["passed"] = _checked(document, expect)
             self.tally.unpassed += not document["passed"]
         document["cost"] = document.get("cost") or self.spending.price(
             document.get("model"), document.get("usage")
@@ -564,7 +584,6 @@ class Batch:
         tally.failed += status in ("failed", "invalid")
         tally.copied += "copied_from" in document
         tally.unknown_calls += sum(is_unknown(call) for call in document.get("tool_calls") or [])
-        tally.tokens += (document.get("usage") or {}).get("total_tokens") or 0
         if error := document.get("error"):
             tally.kinds[error["kind"]] = tally.kinds.get(error["kind"], 0) + 1
             tally.statuses.add(error["exit_status"])
@@ -579,8 +598,7 @@ class Batch:
         if self.stop is not None:
             return self.stop.status
         tally = self.tally
-        answered = tally.kept - tally.kept_failed + tally.ok
-        if tally.failures and not answered and not tally.paused:
+        if tally.failures and not tally.answered and not tally.paused:
             return tally.statuses.pop() if len(tally.statuses) == 1 and not tally.kept_failed else 11
         if tally.failures or tally.unpassed:
             return 16
@@ -594,6 +612,15 @@ class Resumer(Protocol):
     async def take_up(self, run_id: str, *, listener: Listener | None = None) -> RunResult | None:
         """The completed run with this id, nothing done twice; None if it is not known."""
         ...
+
+
+def _checked(
+    document: Mapping[str, Any], expect: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], bool | None]:
+    """The checks of a result row as JSON has them, and whether all passed; None if nothing is expected."""
+    checks = run_checks(document, expect)
+    plain: list[dict[str, Any]] = json.loads(json.dumps([check.document() for check in checks], default=str))
+    return plain, all(check.passed for check in checks) if checks else None
 
 
 def _still_open(error: AssistantRunnerError, run_id: str | None) -> str | None:

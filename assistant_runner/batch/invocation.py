@@ -135,7 +135,7 @@ async def run_batch(
                 changes=_changes(request.output, prints),
             )
             batch.prepare()
-            _say_what_is_there(batch, talk)
+            _say_what_is_there(batch, request.output, talk)
             if request.output is not None and request.command is not None:
                 write_command(request.output, request.command | {"settings": prints.parts})
             state = await _work(batch, store, runner, request.output, talk)
@@ -248,12 +248,18 @@ def _limiter(plan: LimiterPlan, runner: Runner) -> Limiter:
     return limiter
 
 
-def _say_what_is_there(batch: Batch, talk: Talk) -> None:
+def _say_what_is_there(batch: Batch, output: Path | None, talk: Talk) -> None:
     tally = batch.tally
     if tally.changed_rows:
         names = ", ".join(tally.changed) + (" …" if tally.changed_rows > len(tally.changed) else "")
         talk.say(
             f"{tally.changed_rows} rows have changed since they were answered and are asked again: {names}"
+        )
+
+    if tally.gone and output is not None:
+        talk.say(
+            f"{tally.gone} finished rows are in the input no more and leave the output; answers among them "
+            f"are kept in {state_folder(output) / 'superseded.jsonl'}"
         )
 
 

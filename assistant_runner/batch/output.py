@@ -14,10 +14,11 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from assistant_runner.batch.budget import spent
 from assistant_runner.batch.codec import Codec, JsonlCodec
 from assistant_runner.errors import ConfigurationError
 
@@ -27,7 +28,7 @@ PENDING_KEEP_BYTES = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A result that an earlier run left: where it lies and what it was."""
+    """A result that an earlier run left: where it lies and what it was. `passed` None: nothing expected."""
 
     place: Place
     ordinal: int
@@ -36,6 +37,7 @@ class Found:
     status: str
     content_hash: str
     fingerprint: str
+    passed: bool | None = None
 
 
 def state_folder(output: Path) -> Path:
@@ -52,7 +54,8 @@ class Index:
         self._db.execute("PRAGMA cache_size=-8192")
         self._db.execute(
             "CREATE TABLE found (key TEXT PRIMARY KEY, place TEXT, ordinal INTEGER, offset INTEGER,"
-            " length INTEGER, status TEXT, hash TEXT, fingerprint TEXT, kept INTEGER) WITHOUT ROWID"
+            " length INTEGER, status TEXT, hash TEXT, fingerprint TEXT, passed INTEGER, kept INTEGER,"
+            " checks TEXT) WITHOUT ROWID"
         )
         self._db.execute("CREATE TABLE begun (key TEXT PRIMARY KEY, run_id TEXT, hash TEXT) WITHOUT ROWID")
         self._db.execute("BEGIN")
@@ -61,7 +64,7 @@ class Index:
         """False if the key was there and stays as it was."""
         word = "REPLACE" if replace else "IGNORE"
         cursor = self._db.execute(
-            f"INSERT OR {word} INTO found VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)",
+            f"INSERT OR {word} INTO found VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, NULL)",
             (
                 key,
                 found.place,
@@ -71,16 +74,21 @@ class Index:
                 found.status,
                 found.content_hash,
                 found.fingerprint,
+                found.passed,
             ),
         )
         return cursor.rowcount > 0
 
     def get(self, key: str) -> Found | None:
         row = self._db.execute(
-            "SELECT place, ordinal, offset, length, status, hash, fingerprint FROM found WHERE key = ?",
+            "SELECT place, ordinal, offset, length, status, hash, fingerprint, passed FROM found"
+            " WHERE key = ?",
             (key,),
         ).fetchone()
-        return Found(*row) if row else None
+        if row is None:
+            return None
+        found = Found(*row)
+        return found if found.passed is None else replace(found, passed=bool(found.passed))
 
     @property
     def is_empty(self) -> bool:
@@ -100,6 +108,18 @@ class Index:
 
     def keep(self, key: str) -> None:
         self._db.execute("UPDATE found SET kept = 1 WHERE key = ?", (key,))
+
+    def recheck(self, key: str, passed: bool | None, checks: list[dict[str, Any]]) -> None:
+        """The row stays, but what is expected of it has changed: these are its checks now."""
+        self._db.execute(
+            "UPDATE found SET passed = ?, checks = ? WHERE key = ?",
+            (passed, json.dumps(checks, default=str), key),
+        )
+
+    def checks(self, key: str) -> list[dict[str, Any]] | None:
+        """What `recheck` said of this row, None if it said nothing."""
+        row = self._db.execute("SELECT checks FROM found WHERE key = ?", (key,)).fetchone()
+        return json.loads(row[0]) if row and row[0] is not None else None
 
     def drop(self, key: str) -> None:
         self._db.execute("DELETE FROM found WHERE key = ?", (key,))
@@ -124,10 +144,15 @@ class Index:
         [(count,)] = self._db.execute(f"SELECT COUNT(*) FROM found WHERE place = ?{clause}", (place,))
         return int(count)
 
-    def first_unkept(self, place: Place) -> int | None:
-        """The ordinal of the first row of a file that is not kept."""
+    def unkept(self) -> int:
+        """How many rows are not kept."""
+        [(count,)] = self._db.execute("SELECT COUNT(*) FROM found WHERE kept = 0")
+        return int(count)
+
+    def first_moving(self, place: Place) -> int | None:
+        """The ordinal of the first row of a file that does not stay as it is."""
         [(ordinal,)] = self._db.execute(
-            "SELECT MIN(ordinal) FROM found WHERE place = ? AND kept = 0", (place,)
+            "SELECT MIN(ordinal) FROM found WHERE place = ? AND (kept = 0 OR checks IS NOT NULL)", (place,)
         )
         return None if ordinal is None else int(ordinal)
 
@@ -145,6 +170,7 @@ class ResultStore:
         self.ordered = ordered
         self.index = Index()
         self.written = 0
+        self.cost, self.tokens = 0.0, 0
         self._codec = codec
         self._jsonl = JsonlCodec()
         self._path = output
@@ -205,6 +231,7 @@ class ResultStore:
                         str(row["status"]),
                         str(row["content_hash"]),
                         str(row["fingerprint"]),
+                        row.get("passed"),
                     )
                     key = str(row["key"])
                 except (ValueError, KeyError):
@@ -215,7 +242,10 @@ class ResultStore:
                 if bad is not None:
                     raise _not_ours(path, bad)
                 added = self.index.add(key, found, replace=place == "pending" and self._may_replace(key))
-                if place == "output" and not added and self._doubled is None:
+                if added:
+                    cost, tokens = spent(row)
+                    self.cost, self.tokens = self.cost + cost, self.tokens + tokens
+                elif place == "output" and self._doubled is None:
                     self._doubled = ordinal
                 good = offset + len(data)
         good = max(good, len(codec.header) if size >= len(codec.header) else 0)
@@ -243,15 +273,6 @@ class ResultStore:
         marks = (b'{"index":', b"index,line")
         return any(head[: len(mark)] == mark[: len(head)] for mark in marks) or not head.strip(b"\0")
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Every row that `load` found, once each, in no special order."""
-        if self._path is None:
-            return
-        for _, _, row, offset, _ in self._all_rows():
-            found = self.index.get(str(row["key"]))
-            if found is not None and found.offset == offset:
-                yield row
-
     def read(self, found: Found) -> dict[str, Any]:
         """A row that `index` knows."""
         if found.place == "output":
@@ -264,12 +285,13 @@ class ResultStore:
         """Make the files fit the plan: kept rows of OUTPUT up to ordinal `prefix` stay in place.
 
         Kept rows behind it move to the pending file; rows that are not kept leave, those with an
-        answer into `superseded.jsonl`.
+        answer into `superseded.jsonl`. Rows that are checked anew move, too, as one cannot grow in its place.
         """
         if self._path is None or self._folder is None:
             return
         rows_out = self.index.count("output")
         dropped = any(self.index.count(place, kept=False) for place in ("output", "pending", "errors"))
+        dropped = dropped or self.index.first_moving("pending") is not None
         if self._doubled is not None:
             prefix, dropped = min(prefix, self._doubled), True
         if prefix >= rows_out and not dropped:
@@ -291,7 +313,10 @@ class ResultStore:
                     if row["status"] == "ok":
                         old.write(self._jsonl.encode(row))
                     continue
-                line = data if place == "pending" else self._jsonl.encode(row)
+                checks = self.index.checks(key)
+                if checks is not None:
+                    row |= {"passed": found.passed if found else None, "checks": checks}
+                line = data if place == "pending" and checks is None else self._jsonl.encode(row)
                 moved.append((key, stream.tell(), len(line)))
                 stream.write(line)
             for handle in (stream, old):

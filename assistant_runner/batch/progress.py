@@ -17,7 +17,8 @@ LOCK_FILE = "lock"
 
 
 def snapshot(batch: Batch, *, state: str) -> dict[str, Any]:
-    """Counts, rate (rows a second, this invocation), tokens, cost, and the seconds that are left."""
+    """Counts, tokens and cost of the whole output; rate (rows a second), time, errors, trouble, refusals,
+    rows copied and calls of unknown outcome are those of this invocation."""
     tally = batch.tally
     elapsed = time.monotonic() - tally.began
     finished = tally.ok + tally.failed + tally.paused
@@ -30,7 +31,7 @@ def snapshot(batch: Batch, *, state: str) -> dict[str, Any]:
         "total": tally.total,
         "done": tally.done,
         "kept": tally.kept,
-        "ok": tally.ok,
+        "ok": tally.answered,
         "failed": tally.failures,
         "paused": tally.paused,
         "unpassed": tally.unpassed,
@@ -43,7 +44,7 @@ def snapshot(batch: Batch, *, state: str) -> dict[str, Any]:
         "troubles": dict(batch.limiter.counts.troubles),
         "errors": dict(tally.kinds),
         "changed_rows": tally.changed_rows,
-        "tokens": tally.tokens,
+        "tokens": batch.spending.tokens,
         "cost": round(batch.spending.cost, 6) if batch.spending.priced else None,
         "elapsed_s": round(elapsed, 3),
         "rows_per_s": round(rate, 2),

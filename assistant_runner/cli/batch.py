@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assistant_runner.cli.edge import begin_work, run_async
-from assistant_runner.cli.groups import Group, Integer, argument
+from assistant_runner.cli.groups import Group, Integer, Number, argument
 from assistant_runner.cli.options import PATH, RunnerOptions, json_option, runner_options
 from assistant_runner.errors import UsageError
 
@@ -62,8 +62,8 @@ output_argument = argument("output", type=PATH, metavar="OUTPUT", help="The outp
     "--accept-changes", is_flag=True, help="Go on although model, instructions or tools have changed."
 )
 @click.option("--no-scan", is_flag=True, help="Stream standard input: begin before all of it is there.")
-@click.option("--max-cost", type=float, help="Stop before the output cost more.")
-@click.option("--max-tokens", type=int, help="Stop before the output took more tokens.")
+@click.option("--max-cost", type=Number(min=0), help="Stop before the output cost more.")
+@click.option("--max-tokens", type=Integer(min=0), help="Stop before the output took more tokens.")
 @click.option("--max-rows", type=Integer(min=0), help="Ask at most so many rows now.")
 @click.option("--max-time", help="Begin no row after this time: 90, 30m, 2h.")
 @click.option("--expect", type=PATH, metavar="FILE", help="Assertions on the answers (JSON or YAML).")

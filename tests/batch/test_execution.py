@@ -299,6 +299,56 @@ async def test_expectations_fail_the_batch_without_failing_the_row(bench):
     assert rows[1]["checks"][1]["why"] == "the answer is not 'x'"
 
 
+@pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
+async def test_finished_rows_are_checked_anew_when_what_is_expected_changes(bench, ordered):
+    bench.write(*({"id": name, "prompt": name} for name in "abc"))
+    strict = Assertions({"contains": "re:"}, {"b": {"equals": "x"}})
+    await bench.go(FakeRunner(), assertions=strict, ordered=ordered)
+
+    same = await bench.go(again := FakeRunner(), assertions=strict, ordered=ordered)
+    unpassed = bench.batch.tally.unpassed
+    mended = await bench.go(again, assertions=Assertions({"contains": "re:"}, {}), ordered=ordered)
+    rows = bench.rows()
+    unchecked = await bench.go(again, ordered=ordered)
+
+    assert (same, unpassed, mended, unchecked, again.asked) == (16, 1, 0, 0, [])
+    assert [(row["id"], row["passed"], len(row["checks"])) for row in rows] == [(n, True, 1) for n in "abc"]
+    assert [row["passed"] for row in bench.rows()] == [None] * 3
+    assert not (bench.output.parent / "out.jsonl.batch" / "superseded.jsonl").read_text()
+
+
+async def test_a_bound_on_rows_is_kept_to_the_row(bench):
+    bench.write(*({"prompt": f"p{n}", "thread": "t" if n % 2 else ""} for n in range(12)))
+
+    status = await bench.go(runner := FakeRunner(), workers=8, budget=Budget(max_rows=3))
+
+    assert (status, len(runner.asked), len(bench.rows())) == (8, 3, 3)
+
+
+async def test_a_budget_stops_where_no_price_is_known(bench):
+    bench.write(*({"prompt": f"p{n}"} for n in range(6)))
+    other = {"gpt-other": {"input": 1.0, "output": 1.0}}
+
+    status = await bench.go(runner := FakeRunner(), workers=1, budget=Budget(max_cost=1), prices=other)
+
+    assert (status, len(runner.asked)) == (8, 1)
+    assert "no price is known for gpt-test" in bench.batch.stop.why
+    with pytest.raises(ConfigurationError, match="the config has no prices"):
+        await bench.go(runner, budget=Budget(max_cost=1))
+
+
+async def test_rows_that_left_the_input_are_counted_and_their_answers_kept(bench):
+    bench.write(*({"prompt": f"p{n}"} for n in range(4)))
+    await bench.go(FakeRunner())
+    bench.write({"prompt": "p2"})
+
+    await bench.go(FakeRunner())
+
+    assert bench.batch.tally.gone == 3
+    assert [row["answer"] for row in bench.rows()] == ["re: p2"]
+    assert (bench.output.parent / "out.jsonl.batch" / "superseded.jsonl").read_text().count("\n") == 3
+
+
 async def test_an_unknown_expectation_is_a_problem_of_its_row(bench):
     bench.write({"prompt": "a", "expect": {"containz": "x"}})
 

@@ -8,6 +8,7 @@ import sqlite3
 import pytest
 
 from assistant_runner.assembly import Question
+from assistant_runner.batch.budget import Budget
 from assistant_runner.batch.execution import Policy
 from assistant_runner.batch.invocation import BatchRequest, run_batch
 from assistant_runner.batch.progress import read_snapshot
@@ -70,6 +71,16 @@ async def test_progress_is_told_and_kept_beside_the_output(invocation):
     assert kept["cost"] == pytest.approx(3 * (6 * 1.0 + 4 * 2.0) / 1_000_000)
     assert invocation.heard.told[0]["state"] == "running"
     assert invocation.heard.told[-1]["exit_status"] == 0
+
+
+async def test_progress_counts_the_whole_output_not_the_last_invocation(invocation):
+    await invocation.go(FakeRunner(), budget=Budget(max_rows=1))
+
+    await invocation.go(FakeRunner())
+
+    kept = read_snapshot(invocation.output)
+    assert (kept["done"], kept["ok"], kept["kept"], kept["tokens"]) == (3, 3, 1, 30)
+    assert kept["cost"] == pytest.approx(sum(row["cost"] for row in invocation.rows()))
 
 
 async def test_limits_of_an_assistant_file_hold_for_rows(invocation):
