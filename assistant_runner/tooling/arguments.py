@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PARALLEL_NAMES = ("multi_tool_use.parallel", "multi_tool_use_parallel", "parallel")
 EXCERPT_CHARACTERS = 80
+SHAPE_DEPTH = 2
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*)\n\s*```\s*", re.DOTALL)
 
@@ -74,22 +75,14 @@ def fit_arguments(arguments: Mapping[str, Any], tool: Tool) -> dict[str, Any] | 
     """The arguments as the tool's schema wants them, or what is wrong: name, wanted, got, the shape.
 
     Certain repairs: a number or boolean written as text, a list or object written as JSON text where
-    text is not allowed, 3.0 for an integer, a missing nullable property, an unknown property that is null.
+    text is not allowed, 3.0 for an integer, a missing nullable property, a null for an optional property
+    that takes none or for an unknown one.
     """
     schema = tool.parameters
     properties: Mapping[str, Any] = schema.get("properties", {})
     closed = schema.get("additionalProperties") is False
-    required = schema.get("required", ())
-    fitted: dict[str, Any] = {}
-    for name, value in arguments.items():
-        if name in properties:
-            fitted[name] = _fit(value, properties[name])
-        elif not (closed and value is None):
-            fitted[name] = value
-    for name in required:
-        if name not in fitted and _allows(properties.get(name, {}), None):
-            fitted[name] = None
-    missing = [name for name in required if name not in fitted]
+    fitted = _fit_object(arguments, schema, schema)
+    missing = [name for name in schema.get("required", ()) if name not in fitted]
     if missing:
         extra = [name for name in arguments if name not in properties]
         got = f"; got {', '.join(sorted(arguments))}" if extra else ""
@@ -162,10 +155,7 @@ def unknown_tool(name: str, known: Iterable[str]) -> Rejection:
 
 def shape_of(tool: Tool) -> str:
     """The expected shape in a line: `Expected: {"city": string}`."""
-    parts = [
-        f'"{name}": {_type_words(entry)}' for name, entry in tool.parameters.get("properties", {}).items()
-    ]
-    return f"Expected: {{{', '.join(parts)}}}"
+    return f"Expected: {_shape(tool.parameters.get('properties', {}))}"
 
 
 def _decode(text: str) -> Any:
@@ -197,33 +187,48 @@ def _clean(value: Any) -> Any:
     return value
 
 
-def _allows(schema: Mapping[str, Any], value: Any) -> bool:
-    return fits(value, schema)
-
-
-def _fit(value: Any, schema: Mapping[str, Any]) -> Any:
+def _fit(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
     """The value converted where the schema leaves one meaning only; a valid value as it is."""
-    if _allows(schema, value):
+    if fits(value, schema, root):
         kinds = _kinds(schema)
         if isinstance(value, float) and "integer" in kinds and "number" not in kinds:
             return int(value)
         return value
-    kinds = _kinds(schema)
-    if isinstance(value, str) and "string" not in kinds:
+    if "$ref" in schema:
+        named = str(schema["$ref"]).removeprefix("#/$defs/")
+        return _fit(value, root.get("$defs", {}).get(named, {}), root)
+    if isinstance(value, str) and "string" not in _kinds(schema):
         decoded = _decode(value.strip()) if value.strip() else Rejection("")
         if not isinstance(decoded, Rejection | str):
-            decoded = _fit(_clean(decoded), schema)
-            if _allows(schema, decoded):
+            decoded = _fit(_clean(decoded), schema, root)
+            if fits(decoded, schema, root):
                 return decoded
+    if isinstance(value, Mapping | list) and "anyOf" in schema:
+        tried = [(_fit(value, choice, root), choice) for choice in schema["anyOf"]]
+        good = [fitted for fitted, choice in tried if fits(fitted, choice, root)]
+        return good[0] if len(good) == 1 else value
     if isinstance(value, Mapping) and "properties" in schema:
-        inner = {name: _fit(entry, schema["properties"].get(name, {})) for name, entry in value.items()}
-        for name in schema.get("required", ()):
-            if name not in inner and _allows(schema["properties"].get(name, {}), None):
-                inner[name] = None
-        return inner
+        return _fit_object(value, schema, root)
     if isinstance(value, list) and isinstance(schema.get("items"), Mapping):
-        return [_fit(entry, schema["items"]) for entry in value]
+        return [_fit(entry, schema["items"], root) for entry in value]
     return value
+
+
+def _fit_object(
+    value: Mapping[str, Any], schema: Mapping[str, Any], root: Mapping[str, Any]
+) -> dict[str, Any]:
+    """An object whose properties fit as far as that is certain."""
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    required = schema.get("required", ())
+    closed = schema.get("additionalProperties") is False
+    nullable = {name for name, entry in properties.items() if fits(None, entry, root)}
+    optional = set(properties) - set(required) - nullable
+    fitted = {
+        name: _fit(entry, properties[name], root) if name in properties else entry
+        for name, entry in value.items()
+        if entry is not None or not (name in optional or (closed and name not in properties))
+    }
+    return {**fitted, **{name: None for name in required if name in nullable and name not in fitted}}
 
 
 def _kinds(schema: Mapping[str, Any]) -> list[str]:
@@ -242,24 +247,39 @@ def _kinds(schema: Mapping[str, Any]) -> list[str]:
 
 def _say(error: "jsonschema.ValidationError") -> str:
     where = ".".join(str(part) for part in error.absolute_path) or "arguments"
-    got = error.instance
+    got = _clip(json.dumps(error.instance, ensure_ascii=False))
     if error.validator == "type":
         wanted = error.validator_value
         words = " or ".join(wanted) if isinstance(wanted, list) else wanted
-        return f"{where} must be {words}, got {_kind(got)} {_excerpt(json.dumps(got, ensure_ascii=False))}"
+        return f"{where} must be {words}, got {_kind(error.instance)} {got}"
     if error.validator == "enum":
         allowed: Any = error.validator_value
         choices = ", ".join(json.dumps(choice, ensure_ascii=False) for choice in allowed)
-        return f"{where} must be one of {choices}, got {_excerpt(json.dumps(got, ensure_ascii=False))}"
-    return f"{where}: {_excerpt(error.message, 200)}"
+        return f"{where} must be one of {choices}, got {got}"
+    return f"{where}: {_clip(error.message, 200)}"
 
 
-def _type_words(schema: Mapping[str, Any]) -> str:
+def _type_words(schema: Mapping[str, Any], depth: int = 0) -> str:
     if "enum" in schema:
         return " | ".join(json.dumps(choice, ensure_ascii=False) for choice in schema["enum"])
-    if _kinds(schema) == ["array"] and isinstance(schema.get("items"), Mapping):
-        return f"[{_type_words(schema['items'])}]"
-    return " | ".join(dict.fromkeys(_kinds(schema))) if schema else "any"
+    if "anyOf" in schema:
+        return " | ".join(dict.fromkeys(_type_words(choice, depth) for choice in schema["anyOf"]))
+    if not schema:
+        return "any"
+    words = dict.fromkeys(_kinds(schema))
+    if "array" in words and isinstance(schema.get("items"), Mapping):
+        words = dict.fromkeys(
+            f"[{_type_words(schema['items'], depth)}]" if kind == "array" else kind for kind in words
+        )
+    if schema.get("properties") and depth < SHAPE_DEPTH:
+        inner = _shape(schema["properties"], depth + 1)
+        words = dict.fromkeys(inner if kind == "object" else kind for kind in words)
+    return " | ".join(words)
+
+
+def _shape(properties: Mapping[str, Any], depth: int = 0) -> str:
+    entries = (f'"{name}": {_type_words(entry, depth)}' for name, entry in properties.items())
+    return f"{{{', '.join(entries)}}}"
 
 
 def _kind(value: Any) -> str:
@@ -286,3 +306,8 @@ def _kind(value: Any) -> str:
 def _excerpt(text: str, characters: int = EXCERPT_CHARACTERS) -> str:
     text = LONE_SURROGATE.sub("\ufffd", text)
     return repr(text) if len(text) <= characters else f"{text[:characters]!r}… ({len(text)} characters)"
+
+
+def _clip(text: str, characters: int = EXCERPT_CHARACTERS) -> str:
+    text = LONE_SURROGATE.sub("\ufffd", text)
+    return text if len(text) <= characters else f"{text[:characters]}… ({len(text)} characters)"

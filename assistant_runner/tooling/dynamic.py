@@ -11,7 +11,8 @@ from typing import Any
 
 from assistant_runner.errors import ConfigurationError
 from assistant_runner.tooling.contract import Approval, Effects, Handler, Tool, ToolKind
-from assistant_runner.tooling.schema import SCALARS, check_name, is_strict
+from assistant_runner.tooling.schema import SCALARS, check_name
+from assistant_runner.tooling.strict import is_strict
 from assistant_runner.tooling.validation import fault_of
 
 VALUE = "value"

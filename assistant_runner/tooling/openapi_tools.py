@@ -15,7 +15,7 @@ from assistant_runner.errors import ConfigurationError
 from assistant_runner.tooling.contract import Tool
 from assistant_runner.tooling.entries import HttpEntry, OpenApiEntry
 from assistant_runner.tooling.http_tool import http_tool
-from assistant_runner.tooling.schema import tighten
+from assistant_runner.tooling.strict import tighten
 
 METHODS = ("get", "head", "post", "put", "patch", "delete")
 BODY = "body"

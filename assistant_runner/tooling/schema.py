@@ -1,8 +1,9 @@
 """Turn a plain typed function, or a class with a `run` method, into a `Tool`.
 
 The schema on the wire is strict (reference, section 7.1): every property required, no others allowed,
-optional ones nullable. A null for a parameter that has a default means the default. Descriptions come
-from `Annotated[str, "words"]`, a pydantic `Field`, or the docstring's `Args:` or `:param:` lines.
+optional ones nullable. A null for what has a default means the default, in nested objects too.
+Descriptions come from `Annotated[str, "words"]`, a pydantic `Field`, or the docstring (Google, NumPy or
+Sphinx form).
 Sources: rows S1.6, S2.5, S4.2 to S4.11 of the feature table.
 """
 
@@ -11,15 +12,18 @@ import re
 import textwrap
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic.fields import FieldInfo
+from pydantic_core import SchemaError, to_jsonable_python
 
 from assistant_runner.errors import ConfigurationError
 from assistant_runner.tooling.contract import Approval, Effects, Tool, ToolContext, ToolFailure
+from assistant_runner.tooling.strict import checked_later, is_strict, tighten, without_absent
 
 NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 OPTIONS_ATTRIBUTE = "__assistant_runner_tool__"
@@ -153,10 +157,11 @@ def tool_from_function(
         )
     signature = _Signature.read(function, name, notes, said.get("input_description", ""), source)
     if flatten and (model := signature.single_model()) is not None:
-        parameters, handler = _schema_of(model, name, source), signature.model_handler(function, model)
-        scalar = None
+        parameters, raw = _schemas_of(model, name, source)
+        handler, scalar = signature.model_handler(function, model, raw), None
     else:
-        parameters, handler = _schema_of(signature.model, name, source), signature.handler(function)
+        parameters, raw = _schemas_of(signature.model, name, source)
+        handler = signature.handler(function, raw)
         scalar = signature.single_scalar(parameters) if flatten else None
     return Tool(
         name=name,
@@ -176,7 +181,7 @@ def tool_from_class(candidate: Any, *, source: str = "") -> Tool:
     """A tool of a class (made without arguments) or instance with a `run` method (row S4.2).
 
     A `run` that takes one bare value is called with the value (row S4.9); one that takes a single
-    pydantic model or dataclass is called with it, and its fields are the tool's parameters.
+    pydantic model is called with it, and its fields are the tool's parameters.
     """
     label = candidate.__name__ if inspect.isclass(candidate) else type(candidate).__name__
     if not callable(getattr(candidate, "run", None)):
@@ -205,7 +210,7 @@ def snake_case(name: str) -> str:
 
 
 def read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """The first paragraph on one line, and a description per parameter (Google or Sphinx form)."""
+    """The first paragraph on one line, and a description per parameter (Google, NumPy or Sphinx form)."""
     paragraphs = re.split(r"\n\s*\n", text.strip(), maxsplit=1)
     head = re.split(r"\n\s*(?=:param\b|Args:|Arguments:|Parameters:)", paragraphs[0], maxsplit=1)[0]
     notes = {
@@ -223,124 +228,36 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
         body = textwrap.dedent(block[1])
         for found in re.finditer(r"^\*{0,2}(\w+)\s*(?:\([^)\n]*\))?:(.*(?:\n[ \t]+.*)*)", body, re.MULTILINE):
             notes[found[1]] = " ".join(found[2].split())
+    block = re.search(r"^Parameters\n-{3,}[ \t]*\n((?:(?!.*\n-{3,}).*(?:\n|$))*)", text, re.MULTILINE)
+    if block:
+        for found in re.finditer(
+            r"^([\w*, ]+?)(?:[ \t]*:.*)?\n((?:[ \t]+.*(?:\n|$))+)", block[1], re.MULTILINE
+        ):
+            words = " ".join(found[2].split())
+            notes.update({name.strip(" *"): words for name in found[1].split(",")})
     return " ".join(head.split()), notes
-
-
-def is_strict(schema: Any) -> bool:
-    """Whether every object of the schema is closed and requires all its properties."""
-    if isinstance(schema, list):
-        return all(is_strict(entry) for entry in schema)
-    if not isinstance(schema, Mapping):
-        return True
-    kinds = schema.get("type")
-    if kinds == "object" or (isinstance(kinds, list) and "object" in kinds) or "properties" in schema:
-        names = set(schema.get("properties", {}))
-        if schema.get("additionalProperties") is not False or names != set(schema.get("required", ())):
-            return False
-    inner = [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values()]
-    inner += [schema[word] for word in ("items", "anyOf", "allOf", "oneOf", "prefixItems") if word in schema]
-    return bool(schema) and all(is_strict(entry) for entry in inner)
-
-
-def tighten(schema: Mapping[str, Any], definitions: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A pydantic schema as the wire wants it: closed, all required, no titles, references inlined.
-
-    A reference that leads back to itself stays a reference under `$defs`.
-    """
-    known = dict(definitions if definitions is not None else schema.get("$defs", {}))
-    kept: dict[str, Any] = {}
-    result = _tighten(schema, known, (), kept)
-    if kept and definitions is None:
-        result["$defs"] = kept
-    return result
-
-
-def _tighten(
-    schema: Mapping[str, Any], known: Mapping[str, Any], above: tuple[str, ...], kept: dict[str, Any]
-) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    if "$ref" in schema:
-        key = str(schema["$ref"]).rsplit("/", 1)[-1]
-        if key in above or key in kept:
-            if key not in kept:
-                kept[key] = {}
-                kept[key] = _tighten(known[key], known, (*above, key), kept)
-            return {"$ref": f"#/$defs/{key}"}
-        target = _tighten(known[key], known, (*above, key), kept)
-        target.update({word: value for word, value in schema.items() if word == "description"})
-        return target
-    for word, value in schema.items():
-        match word:
-            case "title" | "default" | "$defs" | "discriminator":
-                continue
-            case "properties":
-                result[word] = {name: _tighten(entry, known, above, kept) for name, entry in value.items()}
-            case "items" | "additionalProperties" if isinstance(value, Mapping):
-                result[word] = _tighten(value, known, above, kept)
-            case "anyOf" | "allOf" | "oneOf" | "prefixItems":
-                result["anyOf" if word == "oneOf" else word] = [
-                    _tighten(entry, known, above, kept) for entry in value
-                ]
-            case _:
-                result[word] = value
-    if result.get("type") == "object" and "properties" in result:
-        required = set(schema.get("required", ()))
-        result["properties"] = {
-            name: entry if name in required else nullable(entry)
-            for name, entry in result["properties"].items()
-        }
-        result["required"] = list(result["properties"])
-        result["additionalProperties"] = False
-    return _flat_choice(result)
-
-
-def nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with null allowed as well."""
-    result = dict(schema)
-    kinds = result.get("type")
-    if isinstance(kinds, str) and "enum" not in result and "const" not in result:
-        result["type"] = [kinds, "null"] if kinds != "null" else kinds
-    elif isinstance(kinds, list):
-        result["type"] = kinds if "null" in kinds else [*kinds, "null"]
-    elif "anyOf" in result:
-        if {"type": "null"} not in result["anyOf"]:
-            result["anyOf"] = [*result["anyOf"], {"type": "null"}]
-    elif result:
-        words = {word: result.pop(word) for word in ("description",) if word in result}
-        return {**words, "anyOf": [result, {"type": "null"}]}
-    return result
-
-
-def _flat_choice(schema: dict[str, Any]) -> dict[str, Any]:
-    """`anyOf: [{type: string}, {type: null}]` as `type: [string, null]`: shorter for the model."""
-    choices = schema.get("anyOf")
-    if not choices or len(choices) != 2 or choices[1] != {"type": "null"}:
-        return schema
-    first = choices[0]
-    if not isinstance(first.get("type"), str) or "enum" in first or "const" in first:
-        return schema
-    rest = {word: value for word, value in schema.items() if word != "anyOf"}
-    return {**first, "type": [first["type"], "null"], **rest}
 
 
 def _at(source: str) -> str:
     return f" ({source})" if source else ""
 
 
-def _schema_of(model: type[BaseModel], name: str, source: str) -> dict[str, Any]:
+def _schemas_of(model: type[BaseModel], name: str, source: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The schema on the wire, and pydantic's own."""
     try:
-        schema = tighten(model.model_json_schema(by_alias=True))
+        raw = model.model_json_schema(by_alias=True)
     except PydanticUserError as error:
         raise ConfigurationError(
             f"tool {name}: a parameter has no JSON Schema{_at(source)}: {error.message}",
             remedy="use types that JSON can hold",
             tool=name,
         ) from None
+    schema = checked_later(tighten(raw))
     schema.setdefault("properties", {})
     schema.setdefault("required", [])
     schema["additionalProperties"] = False
     schema.pop("description", None)
-    return schema
+    return schema, raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,8 +265,7 @@ class _Parameter:
     name: str
     field: str
     annotation: Any
-    default: Any
-    allows_none: bool
+    default: Callable[[], Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +294,7 @@ class _Signature:
         context: str | None = None
         for parameter in inspect.signature(function).parameters.values():
             annotation = hints.get(parameter.name, inspect.Parameter.empty)
-            if annotation is ToolContext or parameter.name == "context":
+            if _is_context(parameter, annotation):
                 context = parameter.name
                 continue
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
@@ -397,55 +313,54 @@ class _Signature:
             entry, column = _column(parameter, annotation, note)
             parameters.append(entry)
             columns[entry.field] = column
-        try:
-            model = create_model(
-                f"{name}_arguments", __config__=ConfigDict(extra="forbid", protected_namespaces=()), **columns
-            )
-        except (PydanticSchemaGenerationError, PydanticUserError, TypeError) as error:
+        if context is not None and any(entry.name == "context" for entry in parameters):
             raise ConfigurationError(
-                f"tool {name}: a parameter has a type without a schema{_at(source)}: {error}",
-                remedy="use types that JSON can hold",
+                f"tool {name}: beside a ToolContext no parameter can be called 'context'{_at(source)}",
+                remedy="rename the parameter",
+                tool=name,
+            )
+        config = ConfigDict(extra="forbid", protected_namespaces=(), regex_engine="python-re")
+        try:
+            model = create_model(f"{name}_arguments", __config__=config, **columns)
+        except (PydanticSchemaGenerationError, PydanticUserError, SchemaError, TypeError) as error:
+            words = " ".join(str(error).partition("\n\nFor further")[0].split())
+            raise ConfigurationError(
+                f"tool {name}: a parameter has a type without a schema{_at(source)}: {words}",
+                remedy="use types that JSON can hold, as pydantic knows them",
                 tool=name,
             ) from None
         return cls(tuple(parameters), model, context, name)
 
-    def handler(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def handler(self, function: Callable[..., Any], raw: Mapping[str, Any]) -> Callable[..., Any]:
         """Calls the function with values of its own types, made from JSON arguments."""
-        parameters, context = self.parameters, self.context
 
-        def values(arguments: dict[str, Any], given: ToolContext | None) -> dict[str, Any]:
-            made = self.validate(self.model, arguments)
-            result = {}
-            for parameter in parameters:
-                value = getattr(made, parameter.field)
-                if value is None and not parameter.allows_none:
-                    value = parameter.default
-                result[parameter.name] = value
-            if context is not None:
-                result[context] = given
-            return result
+        def values(arguments: dict[str, Any]) -> dict[str, Any]:
+            made = self.validate(self.model, arguments, raw)
+            return {
+                parameter.name: parameter.default()
+                if parameter.default is not None and parameter.field not in made.model_fields_set
+                else getattr(made, parameter.field)
+                for parameter in self.parameters
+            }
 
-        return _wrap(function, values)
+        return _wrap(function, values, self.context)
 
-    def model_handler(self, function: Callable[..., Any], model: type[BaseModel]) -> Callable[..., Any]:
+    def model_handler(
+        self, function: Callable[..., Any], model: type[BaseModel], raw: Mapping[str, Any]
+    ) -> Callable[..., Any]:
         """Calls the function with the one model that it takes."""
         [parameter] = self.parameters
-        wanted = _bare(parameter.annotation)
 
-        def values(arguments: dict[str, Any], given: ToolContext | None) -> dict[str, Any]:
-            made: Any = self.validate(model, arguments)
-            if is_dataclass(wanted):
-                made = getattr(made, "value", made)
-            result = {parameter.name: made}
-            if self.context is not None:
-                result[self.context] = given
-            return result
+        def values(arguments: dict[str, Any]) -> dict[str, Any]:
+            return {parameter.name: self.validate(model, arguments, raw)}
 
-        return _wrap(function, values)
+        return _wrap(function, values, self.context)
 
-    def validate(self, model: type[BaseModel], arguments: dict[str, Any]) -> BaseModel:
+    def validate(
+        self, model: type[BaseModel], arguments: dict[str, Any], raw: Mapping[str, Any]
+    ) -> BaseModel:
         try:
-            return model.model_validate(arguments)
+            return model.model_validate(without_absent(arguments, raw))
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"]) or "arguments"
@@ -468,19 +383,32 @@ class _Signature:
 
 
 def _wrap(
-    function: Callable[..., Any], values: Callable[[dict[str, Any], ToolContext | None], dict[str, Any]]
+    function: Callable[..., Any], values: Callable[[dict[str, Any]], dict[str, Any]], context: str | None
 ) -> Callable[..., Any]:
+    """The handler: it gets JSON arguments, and `context` if the function has a parameter for it."""
+
+    def filled(arguments: dict[str, Any]) -> dict[str, Any]:
+        given = {} if context is None else {context: arguments.pop("context", None)}
+        return {**values(arguments), **given}
+
     if inspect.iscoroutinefunction(function):
 
-        async def call_async(*, context: ToolContext | None = None, **arguments: Any) -> Any:
-            return await function(**values(arguments, context))
+        async def call_async(**arguments: Any) -> Any:
+            return await function(**filled(arguments))
 
         return call_async
 
-    def call(*, context: ToolContext | None = None, **arguments: Any) -> Any:
-        return function(**values(arguments, context))
+    def call(**arguments: Any) -> Any:
+        return function(**filled(arguments))
 
     return call
+
+
+def _is_context(parameter: inspect.Parameter, annotation: Any) -> bool:
+    """Whether the parameter is for the ToolContext: by its type, or without one by the name `context`."""
+    if annotation is inspect.Parameter.empty:
+        return parameter.name == "context"
+    return annotation is ToolContext or ToolContext in get_args(annotation)
 
 
 def _bare(annotation: Any) -> Any:
@@ -488,29 +416,38 @@ def _bare(annotation: Any) -> Any:
 
 
 def _column(parameter: inspect.Parameter, annotation: Any, note: str) -> tuple[_Parameter, Any]:
-    """A parameter, and its column of the pydantic model: under a safe name, its own as the alias."""
-    base, extras = annotation, []
+    """A parameter, and its column of the pydantic model: under a safe name, its own as the alias.
+
+    Its default stays outside the model, which would have to find it valid: it is only named there.
+    """
+    kind, extras = annotation, []
     if get_origin(annotation) is Annotated:
-        base, *metadata = get_args(annotation)
-        for extra in metadata:
-            if isinstance(extra, str):
-                note = extra
-            elif isinstance(extra, FieldInfo) and extra.description:
-                note = extra.description
-                extras.append(extra)
-            else:
-                extras.append(extra)
-    has_default = parameter.default is not inspect.Parameter.empty
-    allows_none = base is None or type(None) in get_args(base) or base is Any
-    if has_default and parameter.default is not None:
-        note = f"{note} (default: {parameter.default!r})".strip()
-    column_type = base if not has_default or allows_none else base | None
+        kind, *extras = get_args(annotation)
+    default: Callable[[], Any] | None = None
+    if isinstance(parameter.default, FieldInfo):  # `limit: int = Field(10, ge=1)`
+        note = parameter.default.description or note
+        extras.extend(parameter.default.metadata)
+        if not parameter.default.is_required():
+            default = partial(parameter.default.get_default, call_default_factory=True)
+    elif parameter.default is not inspect.Parameter.empty:
+        default = partial(_same, parameter.default)
     for extra in extras:
-        column_type = Annotated[column_type, extra]
+        said = extra if isinstance(extra, str) else getattr(extra, "description", None)
+        note = said if isinstance(said, str) and said else note
+        kind = kind if isinstance(extra, str) else Annotated[kind, extra]
     field = f"argument_{parameter.name}"
-    default = ... if not has_default else (parameter.default if allows_none else None)
-    column = Field(default=default, alias=parameter.name, description=note or None)
-    return (
-        _Parameter(parameter.name, field, annotation, parameter.default, allows_none),
-        (column_type, column),
+    column = (
+        Field(alias=parameter.name, description=note or None)
+        if default is None
+        else Field(
+            default=None,
+            alias=parameter.name,
+            description=note or None,
+            json_schema_extra={"default": to_jsonable_python(default(), fallback=str)},
+        )
     )
+    return _Parameter(parameter.name, field, annotation, default), (kind, column)
+
+
+def _same(value: Any) -> Any:
+    return value

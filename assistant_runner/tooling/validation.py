@@ -19,11 +19,11 @@ def flaw_in(value: Any, schema: Mapping[str, Any]) -> "jsonschema.ValidationErro
     return worst
 
 
-def fits(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Whether the value fits."""
+def fits(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> bool:
+    """Whether the value fits; references of the schema are into `root`, of which it is a part."""
     import jsonschema
 
-    return jsonschema.Draft202012Validator(dict(schema)).is_valid(value)
+    return jsonschema.Draft202012Validator(dict(root)).evolve(schema=schema).is_valid(value)
 
 
 def fault_of(schema: Mapping[str, Any]) -> str | None:

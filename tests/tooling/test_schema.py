@@ -4,6 +4,7 @@ import datetime
 import json
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -13,7 +14,8 @@ from assistant_runner.errors import ConfigurationError
 from assistant_runner.tooling.contract import ToolContext
 from assistant_runner.tooling.dynamic import dynamic_tool
 from assistant_runner.tooling.gate import ToolGate
-from assistant_runner.tooling.schema import is_strict, read_docstring, tool, tool_from, tool_from_function
+from assistant_runner.tooling.schema import read_docstring, tool, tool_from, tool_from_function
+from assistant_runner.tooling.strict import is_strict
 from tests.conftest import FIXTURES
 from tests.tooling.support import call, make_context
 
@@ -67,6 +69,11 @@ def test_null_for_a_parameter_with_a_default_means_the_default():
             "Book.\n\nArgs:\n    room: The room,\n        by name\n    hours (int): How long", id="google"
         ),
         pytest.param("Book.\n\n:param room: The room,\n    by name\n:param int hours: How long", id="sphinx"),
+        pytest.param(
+            "Book.\n\nParameters\n----------\nroom : str\n    The room,\n    by name\nhours : int, optional\n"
+            "    How long\n\nReturns\n-------\nstr\n    Words",
+            id="numpy",
+        ),
     ],
 )
 def test_descriptions_come_from_the_docstring(text: str):
@@ -109,6 +116,113 @@ async def test_the_function_gets_values_of_its_own_types():
     assert (await call(plan, arguments)).content == "2031 C 7 b"
 
 
+class Trip(BaseModel):
+    first: Stop
+    others: list[Stop] = []
+    unit: Unit = Unit.C
+
+
+@dataclass
+class Box:
+    width: int
+    height: int = 2
+
+
+@pytest.mark.parametrize(
+    "trip",
+    [
+        pytest.param({"first": {"name": "x", "minutes": None}, "others": None, "unit": None}, id="null"),
+        pytest.param({"first": {"name": "x"}}, id="absent"),
+    ],
+)
+async def test_null_means_the_default_inside_of_models_too(trip: dict[str, Any]):
+    def plan(trip: Trip, again: Trip | None = None) -> str:
+        """Plan a trip"""
+        return f"{trip.first.minutes} {trip.others} {trip.unit.name} {again}"
+
+    assert (await call(plan, {"trip": trip, "again": None})).content == "5 [] C None"
+
+
+async def test_null_means_the_default_in_the_choice_that_was_meant():
+    def measure(what: Stop | Box | None, boxes: list[Box]) -> str:
+        """Measure something"""
+        return f"{what} {boxes}"
+
+    outcome = await call(measure, {"what": {"width": 1, "height": None}, "boxes": [{"width": 3}]})
+
+    assert outcome.content == "Box(width=1, height=2) [Box(width=3, height=2)]"
+
+
+async def test_a_field_may_stand_in_the_place_of_a_default():
+    def find(
+        words: str = Field(description="What"),
+        limit: int = Field(10, ge=1),
+        kinds: list[str] = Field(default_factory=list),
+    ) -> str:
+        """Find things"""
+        return f"{words} {limit} {kinds}"
+
+    assert properties(find)["words"] == {"type": "string", "description": "What"}
+    assert properties(find)["limit"]["description"] == "(default: 10)"
+    assert (await call(find, {"words": "x", "limit": None})).content == "x 10 []"
+
+
+def test_a_default_is_named_as_the_model_would_write_it():
+    def plan(unit: Unit = Unit.C, day: datetime.date = datetime.date(2031, 4, 5), box: Box = Box(1)) -> str:
+        """Plan a trip"""
+        return ""
+
+    words = [entry["description"] for entry in properties(plan).values()]
+
+    assert words == [
+        '(default: "celsius")',
+        '(default: "2031-04-05")',
+        '(default: {"width": 1, "height": 2})',
+    ]
+
+
+async def test_what_strict_mode_refuses_is_left_to_the_types():
+    def take(
+        code: Annotated[str, Field(min_length=2, pattern="^(?!x)")],
+        at: Path,
+        both: tuple[int, str],
+        kinds: set[str],
+    ) -> str:
+        """Take things"""
+        return f"{code} {at} {both} {sorted(kinds)}"
+
+    fits = {"code": "ab", "at": "/a", "both": [1, "b"], "kinds": ["k", "k"]}
+
+    assert tool_from_function(take).strict is True
+    assert properties(take) == {
+        "code": {"type": "string"},
+        "at": {"type": "string"},
+        "both": {
+            "type": "array",
+            "items": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+            "minItems": 2,
+            "maxItems": 2,
+        },
+        "kinds": {"type": "array", "items": {"type": "string"}},
+    }
+    assert (await call(take, fits)).content == "ab /a (1, 'b') ['k']"
+    assert "at least 2 characters" in (await call(take, {**fits, "code": "a"})).content
+
+
+async def test_a_parameter_of_ones_own_may_be_called_context():
+    def answer(question: str, context: str) -> str:
+        """Answer from a context"""
+        return f"{question} {context}"
+
+    def both(context: str, world: ToolContext) -> str:
+        """Answer from a context"""
+        return context
+
+    assert (await call(answer, {"question": "q", "context": "c"})).content == "q c"
+    with pytest.raises(ConfigurationError, match="beside a ToolContext no parameter"):
+        tool_from_function(both)
+
+
 async def test_a_value_that_the_type_refuses_is_an_error_in_words():
     def plan(day: datetime.date) -> str:
         """Plan a trip"""
@@ -137,7 +251,7 @@ def test_a_free_map_is_not_strict():
     assert tool_from_function(take).strict is None
 
 
-def test_a_recursive_model_keeps_a_reference():
+async def test_a_recursive_model_keeps_a_reference_and_can_be_given():
     class Node(BaseModel):
         name: str
         inner: list["Node"] = []
@@ -152,6 +266,7 @@ def test_a_recursive_model_keeps_a_reference():
 
     assert "$ref" in json.dumps(parameters)
     assert "Node" in parameters["$defs"]
+    assert (await call(walk, {"node": {"name": "a", "inner": [{"name": "b"}]}})).content == "a"
 
 
 def test_the_context_is_handed_in_and_not_offered():
@@ -316,6 +431,11 @@ class TestDynamic:
         ({"type": "object", "properties": {}, "additionalProperties": False}, True),
         ({"type": "object", "properties": {"a": {}}, "additionalProperties": False, "required": []}, False),
         ({"type": "object", "properties": {}}, False),
+        ({"description": "anything"}, False),
+        ({"type": "array", "prefixItems": [{"type": "string"}]}, False),
+        ({"type": "string", "format": "uri"}, False),
+        ({"anyOf": [{"type": "string", "minLength": 1}, {"type": "null"}]}, False),
+        ({"type": ["string", "null"], "format": "date"}, True),
     ],
 )
 def test_a_schema_is_strict_when_it_is_closed_and_requires_all(schema, strict):
