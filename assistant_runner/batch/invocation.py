@@ -137,7 +137,8 @@ async def run_batch(
             batch.prepare()
             _say_what_is_there(batch, request.output, talk)
             if request.output is not None and request.command is not None:
-                write_command(request.output, request.command | {"settings": prints.parts})
+                errors = str(request.errors.resolve()) if request.errors is not None else None
+                write_command(request.output, request.command | {"errors": errors, "settings": prints.parts})
             state = await _work(batch, store, runner, request.output, talk)
         final = snapshot(batch, state=state)
         if request.output is not None:
@@ -342,10 +343,10 @@ def _write_reports(request: BatchRequest, output: Path) -> None:
         from assistant_runner.batch.junit import write_junit
 
         with writing(request.junit):
-            write_junit(request.junit, read_results(output, codec), name=request.source.name)
+            write_junit(request.junit, read_results(output, codec, request.errors), name=request.source.name)
     if request.report is not None:
         from assistant_runner.batch.report import write_report
 
-        title, results = request.source.name, read_results(output, codec)
+        title, results = request.source.name, read_results(output, codec, request.errors)
         with writing(request.report):
             write_report(request.report, results, title=title, made_at=time.time())

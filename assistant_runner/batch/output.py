@@ -528,8 +528,11 @@ def writing(path: Path | None) -> Iterator[None]:
         raise _cannot_write(path, error) from None
 
 
-def read_results(path: Path, codec: Codec) -> Iterator[dict[str, Any]]:
-    """The whole rows of an output, in the order they lie there; ConfigurationError if it is none."""
+def read_results(path: Path, codec: Codec, errors: Path | None = None) -> Iterator[dict[str, Any]]:
+    """The whole rows of an output, in the order they lie there; ConfigurationError if it is none.
+
+    `errors`: the file that failed rows were routed to; they come last.
+    """
     with open(path, "rb") as stream:
         for ordinal, (_, data) in enumerate(codec.split(stream)):
             try:
@@ -538,6 +541,8 @@ def read_results(path: Path, codec: Codec) -> Iterator[dict[str, Any]]:
             except (ValueError, KeyError):
                 raise _not_ours(path, ordinal + 1) from None
             yield row
+    if errors is not None and errors.exists():
+        yield from read_results(errors, JsonlCodec())
 
 
 def _open(path: Path) -> int:

@@ -77,6 +77,15 @@ def read_command(output: Path) -> dict[str, Any]:
     return _read(output, COMMAND_FILE)
 
 
+def errors_file(output: Path) -> Path | None:
+    """Where the last invocation on this output routed failed rows, if it did."""
+    try:
+        name = read_command(output).get("errors")
+    except NotFound:
+        return None
+    return Path(name) if name else None
+
+
 def _read(output: Path, name: str) -> dict[str, Any]:
     try:
         document: dict[str, Any] = json.loads((state_folder(output) / name).read_text(encoding="utf-8"))

@@ -122,7 +122,8 @@ def _read_jsonl(numbered: Iterator[tuple[int, str]]) -> Iterator[Record]:
         try:
             yield Record(number, json.loads(text))
         except (ValueError, RecursionError) as error:
-            yield Record(number, text, f"line {number} is not JSON: {error}")
+            why = f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
+            yield Record(number, text, f"line {number} is not JSON: {why}")
 
 
 def _read_table(

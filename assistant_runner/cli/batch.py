@@ -371,17 +371,18 @@ def report(
     from assistant_runner.batch.codec import codec_of
     from assistant_runner.batch.junit import write_junit
     from assistant_runner.batch.output import read_results, writing
+    from assistant_runner.batch.progress import errors_file
     from assistant_runner.batch.report import write_report
 
     if not output.is_file():
         raise UsageError(f"{output} is no file", remedy="name the output of a batch run")
-    codec = codec_of(output)
+    codec, errors = codec_of(output), errors_file(output)
     path = to or output.with_name(output.name + ".html")
     with writing(path):
-        write_report(path, read_results(output, codec), title=output.name, made_at=time.time())
+        write_report(path, read_results(output, codec, errors), title=output.name, made_at=time.time())
     if junit is not None:
         with writing(junit):
-            write_junit(junit, read_results(output, codec), name=output.name)
+            write_junit(junit, read_results(output, codec, errors), name=output.name)
     click.echo(str(path))
 
 

@@ -29,6 +29,8 @@ def line_of(progress: dict[str, Any]) -> str:
     parts = [f"{progress['done']:,}{f' of {total:,}' if total is not None else ''} rows"]
     if progress["failed"]:
         parts.append(f"{progress['failed']:,} failed")
+    if progress["unpassed"]:
+        parts.append(f"{progress['unpassed']:,} did not pass")
     if progress["paused"]:
         parts.append(f"{progress['paused']:,} wait for a person")
     if progress["state"] == "running":

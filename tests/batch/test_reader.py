@@ -75,7 +75,8 @@ def test_a_line_that_is_not_json_is_one_bad_record():
     records = read(b'{"prompt":"a"}\n{"prompt":\n{"prompt":"b"}\n')
 
     assert [record.problem is None for record in records] == [True, False, True]
-    assert records[1].problem.startswith("line 2 is not JSON")
+    assert records[1].problem.startswith("line 2 is not JSON: ")
+    assert ", column " in records[1].problem
 
 
 @pytest.mark.parametrize(

@@ -124,9 +124,23 @@ def test_a_run_leaves_reports_and_the_later_commands_read_them(folder, here):
 
     assert (ran.status, json.loads(ran.stdout)["unpassed"]) == (16, 1)
     assert json.loads(status.stdout)["state"] == "finished"
+    assert ": 2 of 2 rows, 1 did not pass" in ran.stderr
     assert "does not contain" in (folder / "j.xml").read_text()
     assert "//" not in (folder / "r.html").read_text()
     assert (report.status, (folder / "again.html").exists()) == (0, True)
+
+
+def test_row_s0_30_reports_show_failed_rows_that_were_routed_elsewhere(folder, here):
+    (folder / "in.jsonl").write_text('{"id": "a", "prompt": "x"}\n{"id": "b", "prompt": 7}\n')
+    route = ["--on-error", "route", "--errors", "errors.jsonl", "--junit", "j.xml"]
+
+    ran = here("run", "in.jsonl", "-o", "out.jsonl", *route)
+    here("report", "out.jsonl", "-o", "r.html", "--junit", "again.xml")
+
+    assert (ran.status, len(rows(folder / "out.jsonl"))) == (16, 1)
+    assert 'tests="2" failures="0" errors="1"' in (folder / "j.xml").read_text()
+    assert 'tests="2" failures="0" errors="1"' in (folder / "again.xml").read_text()
+    assert "a prompt is text" in (folder / "r.html").read_text()
 
 
 def test_retry_runs_the_same_command_again_for_failed_rows(folder):
