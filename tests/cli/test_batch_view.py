@@ -6,7 +6,16 @@ from rich.console import Console
 from assistant_runner.cli.batch_view import LiveTalk
 
 PROGRESS = {
-    **{"state": "running", "total": 10, "done": 3, "failed": 1, "paused": 0, "left": 0, "running": 2},
+    **{
+        "state": "running",
+        "total": 10,
+        "done": 3,
+        "failed": 1,
+        "unpassed": 0,
+        "paused": 0,
+        "left": 0,
+        "running": 2,
+    },
     **{"limit": 4, "rows_per_s": 1.5, "tokens": 30, "cost": None, "refused": 0, "left_s": 5.0},
 }
 
