@@ -55,7 +55,7 @@ WHOLE = ("html", "body")
 BOX = ".infobox:not(.infobox *)"
 """Facts in a table that stands before the text; they are put after it."""
 COMMENT = re.compile("<!--.*?-->", re.DOTALL)
-PREFORMATTED = re.compile(r"<pre[\s>].*?</pre>", re.DOTALL)
+PREFORMATTED = re.compile(r"<pre[\s>](?:[^<]++|<(?!/pre>))*+</pre>")
 TAG = re.compile("<([^>]*)>")
 """A tag: our parser writes every other `<` and `>` as a name, those in the values of attributes too."""
 ANCHOR = re.compile(
@@ -79,6 +79,7 @@ BREAKS = {
 BLANKS = "\t\r\n\f\v\xa0"
 KEPT_BREAK, KEPT_BLANK = "\x01", "\x00"
 """Stand for the line breaks and blanks of preformatted text while all others are squeezed."""
+MANY_BLANKS, MANY_BREAKS = re.compile("  +"), re.compile("\n\n\n+")
 HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 META_CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w:.-]+)""", re.IGNORECASE)
 STRETCH = 60_000
@@ -375,9 +376,11 @@ def visible_text(html: str) -> str:
         html = html.replace(blank, " ")
     marks = _Marks(BREAKS)
     text = "".join([_without_tags(stretch, marks) for stretch in _stretches(html)])
-    text = squeeze(unescape(text).replace(KEPT_BREAK, "\n"), "  ")
+    text = unescape(text).replace(KEPT_BREAK, "\n").replace("  ", " ")
+    if "  " in text:  # longer runs are rare where the source is not indented
+        text = MANY_BLANKS.sub(" ", text)
     text = "\n".join([line.strip(" ").removeprefix("| ") for line in text.split("\n")])
-    return squeeze(text, "\n\n\n").replace(KEPT_BLANK, " ").strip()
+    return MANY_BREAKS.sub("\n\n", text).replace(KEPT_BLANK, " ").strip()
 
 
 def _stretches(html: str) -> Iterator[str]:
@@ -400,13 +403,6 @@ def _without_tags(html: str, marks: _Marks) -> str:
 
 def _keep_blanks(preformatted: re.Match[str]) -> str:
     return preformatted[0].replace("\n", KEPT_BREAK).replace("  ", 2 * KEPT_BLANK)
-
-
-def squeeze(text: str, many: str) -> str:
-    """The text with no run of one character as long as `many`."""
-    while many in text:
-        text = text.replace(many, many[1:])
-    return text
 
 
 def unescape(text: str) -> str:

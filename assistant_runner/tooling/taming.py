@@ -74,6 +74,14 @@ REPEATED = re.compile(
 Names that begin alike are found too: a bound is wanted, quickly.
 """
 BLANK = r"[ \t\n\f\r]"
+SIMPLE_VALUE = r"""(?:"[^"<>]*+"|'[^'<>]*+'|[^ \t\n\f\r"'<>=]++)"""
+CLOSED = re.compile(
+    rf"""<([a-zA-Z][a-zA-Z0-9]*+)(?:{BLANK}++[^ \t\n\f\r"'<>=]++(?:={SIMPLE_VALUE})?+)*+{BLANK}*+>"""
+    r"[^<]*+</\1>"
+)
+"""An element without elements in it, whose end every tokenizer sees where we do: nothing is left open."""
+LAYERS = 3
+"""How often such elements are taken out, the inner ones first."""
 ATTRIBUTE = (
     rf"[^ \t\n\f\r/>][^ \t\n\f\r/>=]*+(?:{BLANK}*+={BLANK}*+"
     r"""(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z)|[^ \t\n\f\r>"'][^ \t\n\f\r>]*+)?+)?+"""
@@ -103,6 +111,15 @@ def _is_plainly_tame(html: str) -> bool:
         return True
     if tags > MANY_TAGS and (_steps_at_most(html, seen) > MOST_STEPS or _seems_to_pile_up(html)):
         return False
+    return _copies_few(html, tags)
+
+
+def _copies_few(html: str, tags: int) -> bool:
+    """Whether the formatting that may be left open is little; most is closed at once, by its own end."""
+    for _ in range(LAYERS):
+        if _copied_at_most(REPEATED.findall(html)) * tags <= MOST_COPIES:
+            return True
+        html = CLOSED.sub("", html)
     return _copied_at_most(REPEATED.findall(html)) * tags <= MOST_COPIES
 
 

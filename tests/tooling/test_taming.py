@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from assistant_runner.tooling import taming
 from assistant_runner.tooling.pages import Page, read_page
 from assistant_runner.tooling.taming import flatten, flaw_of
 
@@ -52,6 +53,8 @@ def read(html: str) -> Page | None:
         pytest.param(
             f"<p>{counted('<font a={}>', 600)}</p>" + times("<p>x</p>"), id="fonts-in-each-paragraph"
         ),
+        pytest.param(counted("""<font a" b{}=" c>x</font>">"""), id="fonts-with-ends-in-values"),
+        pytest.param(counted("<font a={}><!--<b>--></b><!--</font>-->"), id="fonts-with-ends-in-comments"),
         pytest.param(counted("<b {}>") + counted("<i {}>") + times("x</b>", 40_000), id="adoption"),
         pytest.param(counted("<a href={}><div>"), id="links-in-links"),
         pytest.param(f"<p {counted('a{}=1 ')}>", id="attributes"),
@@ -141,3 +144,12 @@ def test_no_tag_is_left_where_tags_were_taken_out(html: str):
 )
 def test_a_flaw_is_told_in_words(pieces: object, flaw: str):
     assert flaw in flaw_of("".join(pieces))
+
+
+def test_much_formatting_that_is_closed_at_once_is_told_by_counts(monkeypatch):
+    monkeypatch.setattr(taming, "_follow", lambda html: "a look at every tag")
+    link = '<code id="c{0}" class=x><a href="/c/{0}?a=1" title=\'c\'>read()</a></code>'
+
+    flaw = flaw_of(counted(f"<p>{FERRY} {link} <strong data-n={{0}}>now</strong></p>"))
+
+    assert flaw == ""
