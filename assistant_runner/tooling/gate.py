@@ -31,6 +31,7 @@ from assistant_runner.wire.runs import Usage
 log = logging.getLogger(__name__)
 
 ERROR_CHARACTERS = 600
+ITEMS_AT_ONCE = 100
 FENCE_ROOM = 120
 REASON_CHARACTERS = 400
 RETRY_PAUSE_S = 0.25
@@ -195,8 +196,8 @@ class ToolGate:
         attempts = 1 + (tool.retries if tool.effects == "read" else 0)
         for attempt in itertools.count(1):
             try:
-                result = await _handle(tool, arguments, _counting(context, spent), deadline)
-                return replace(_judge(tool, result), usage=_total(spent))
+                outcome = await _handle(tool, arguments, _counting(context, spent), deadline)
+                return replace(outcome, usage=_total(spent))
             except TimeoutError:
                 outcome = ToolOutcome(f"{tool.name} timed out after {limit_s:g} s", is_error=True)
                 return replace(outcome, usage=_total(spent))
@@ -275,8 +276,10 @@ def _judge(tool: Tool, result: Any) -> ToolOutcome:
     return ToolOutcome(content, raw=result, notes=notes)
 
 
-async def _handle(tool: Tool, arguments: dict[str, Any], context: ToolContext, deadline: float) -> Any:
-    """What the handler returns, or TimeoutError at the deadline: nobody waits for a stuck one."""
+async def _handle(
+    tool: Tool, arguments: dict[str, Any], context: ToolContext, deadline: float
+) -> ToolOutcome:
+    """What the handler returns, judged, or TimeoutError at the deadline: nobody waits for a stuck one."""
     given: dict[str, Any] = dict(arguments)
     if tool.takes_context:
         given["context"] = context
@@ -295,25 +298,51 @@ async def _handle(tool: Tool, arguments: dict[str, Any], context: ToolContext, d
     return work.result()
 
 
-async def _invoke(tool: Tool, given: dict[str, Any]) -> Any:
+async def _invoke(tool: Tool, given: dict[str, Any]) -> ToolOutcome:
+    """The outcome of the handler; what a function gives is read and judged in its thread, too."""
+    if inspect.iscoroutinefunction(tool.handler):
+        result = await _unless_it_leaves(tool, tool.handler(**given))
+    else:
+        result = await aside(lambda: _run(tool, given), name=f"tool-{tool.name}")
+        if isinstance(result, ToolOutcome):
+            return result
+        if inspect.isawaitable(result):
+            result = await _unless_it_leaves(tool, result)
+    if isinstance(result, AsyncIterable):
+        items: list[Any] = []
+        async for item in result:
+            items.append(item)
+            if len(items) > MAX_ITEMS:
+                break
+            if len(items) % ITEMS_AT_ONCE == 0:
+                await asyncio.sleep(0)  # one that never waits must not keep the deadline waiting
+        return _judge(tool, iter(items))
+    return _judge(tool, result)
+
+
+async def _unless_it_leaves(tool: Tool, work: Awaitable[Any]) -> Any:
     try:
-        if inspect.iscoroutinefunction(tool.handler):
-            result = await tool.handler(**given)
-        else:
-            result = await aside(lambda: _run(tool, given), name=f"tool-{tool.name}")
-            if inspect.isawaitable(result):
-                result = await result
-        if isinstance(result, AsyncIterable):
-            result = [item async for item in result]
-    except SystemExit as error:
-        raise ToolFailure(f"{tool.name} tried to end the program (status {error.code})") from None
-    return result
+        return await work
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise _left(tool, error) from None
 
 
 def _run(tool: Tool, given: dict[str, Any]) -> Any:
-    """What a function gives; of a generator the items, which it makes in its thread, too."""
-    result = tool.handler(**given)
-    return list(itertools.islice(result, MAX_ITEMS)) if isinstance(result, Iterator) else result
+    """The outcome of a function, or what has to be awaited for it."""
+    try:
+        result = tool.handler(**given)
+        if inspect.isawaitable(result) or isinstance(result, AsyncIterable):
+            return result
+        if isinstance(result, Iterator):
+            result = iter(list(itertools.islice(result, MAX_ITEMS + 1)))  # a fault in it is the tool's
+        return _judge(tool, result)
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise _left(tool, error) from None
+
+
+def _left(tool: Tool, error: BaseException) -> ToolFailure:
+    status = f" (status {error.code})" if isinstance(error, SystemExit) else ""
+    return ToolFailure(f"{tool.name} tried to end the program{status}")
 
 
 def _forget(work: asyncio.Future[Any]) -> None:

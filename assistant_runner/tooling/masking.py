@@ -3,10 +3,11 @@
 A secret is the value of an environment variable whose name says so, or a value that we are handed.
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 SECRET_NAME = re.compile(
     r"(^|_|API|ACCESS|SECRET|PRIVATE|AUTH)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL)S?$",
@@ -23,11 +24,15 @@ def secrets_of(environ: Mapping[str, str]) -> list[str]:
 
 
 class Masker:
-    """Replaces known secrets, also in their URL-encoded form, by `[secret]`."""
+    """Replaces known secrets, also as a URL or a JSON text holds them, by `[secret]`."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         words = {word for word in secrets if _worth_hiding(word)}
-        words |= {quote(word, safe="") for word in words}
+        words |= {
+            spelled
+            for word in words
+            for spelled in (quote(word, safe=""), quote(word), quote_plus(word), json.dumps(word)[1:-1])
+        }
         self._pattern = (
             re.compile("|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)))
             if words

@@ -1,6 +1,7 @@
 """The one gate: whatever a tool does is an outcome."""
 
 import asyncio
+import itertools
 import json
 import math
 import threading
@@ -16,7 +17,7 @@ from assistant_runner.tooling.gate import ApprovalQuestion, Decision, ToolGate, 
 from assistant_runner.tooling.human import human_tool
 from assistant_runner.tooling.policy import Policy, PolicyRule
 from assistant_runner.tooling.registry import load_tools
-from assistant_runner.tooling.schema import tool, tool_from
+from assistant_runner.tooling.schema import ToolOptions, tool, tool_from, tool_from_function
 from assistant_runner.tooling.spill import Spill
 from assistant_runner.wire.runs import Usage
 from tests.tooling.support import call, make_context
@@ -70,10 +71,11 @@ async def test_case_037_a_tool_that_raises_becomes_a_short_error():
     assert outcome.content == "boom failed: RuntimeError: boom 17"
 
 
-async def test_case_037_a_tool_that_ends_the_program_does_not():
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=["exit", "interrupt"])
+async def test_case_037_a_tool_that_ends_the_program_does_not(error: BaseException):
     def leave() -> str:
         """Leave"""
-        raise SystemExit(3)
+        raise error
 
     outcome = await call(leave)
 
@@ -183,6 +185,36 @@ async def test_generators_of_both_kinds_are_read():
 
     assert (await call(count)).content == [1, 2]
     assert (await call(count_async)).content == [1, 2]
+
+
+async def test_generators_that_do_not_end_are_cut_and_that_is_said():
+    async def count_async() -> AsyncIterator[int]:
+        """Count"""
+        while True:
+            yield 1
+
+    for function in (lambda: itertools.repeat(1), count_async):
+        outcome = await ToolGate(output_cap=10_000_000).call(
+            tool_from_function(function, options=ToolOptions(name="count", description="Count")),
+            {},
+            make_context(),
+        )
+
+        assert len(outcome.content) == 100_000
+        assert outcome.notes == ("the generator was cut after 100000 items",)
+
+
+async def test_case_043_a_result_that_hangs_while_it_is_read_is_given_up():
+    release = threading.Event()
+
+    def rows() -> dict[str, Iterator[bool]]:
+        """Find rows"""
+        return {"rows": (release.wait(30) for _ in range(3))}
+
+    outcome = await call(rows, deadline_s=0.05)
+    release.set()
+
+    assert outcome.content == "rows timed out after 0.05 s"
 
 
 async def test_row_s1_23_only_the_entity_of_a_reply_is_the_content():

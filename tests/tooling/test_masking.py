@@ -33,6 +33,15 @@ def test_secrets_are_replaced_wherever_they_stand():
     }
 
 
+@pytest.mark.parametrize(
+    "spelled",
+    ['k/y "1"+', "k%2Fy%20%221%22%2B", "k/y%20%221%22%2B", "k%2Fy+%221%22%2B", 'k/y \\"1\\"+'],
+    ids=["plain", "encoded", "path", "form", "json"],
+)
+def test_a_secret_is_known_in_other_spellings(spelled: str):
+    assert Masker(['k/y "1"+']).mask(f"a {spelled} b") == "a [secret] b"
+
+
 def test_without_secrets_nothing_changes():
     value = {"a": ["b"]}
 
