@@ -31,7 +31,7 @@ from assistant_runner.errors import (
 from assistant_runner.retries import RetryPolicy, hint_in_words
 from assistant_runner.run.answer import render_answer
 from assistant_runner.run.dispatch import DecideUnknown, Known
-from assistant_runner.run.endings import ending_of
+from assistant_runner.run.endings import ending_of, quota_is_used_up
 from assistant_runner.run.events import (
     CallFinished,
     CallStarted,
@@ -60,7 +60,6 @@ log = logging.getLogger(__name__)
 RATE_TRIES = RetryPolicy(attempts=3, base_s=2.0, cap_s=20.0, longest_s=60.0)
 CANCELLED_BY_US = ("interrupted", "limit_reached", "deadline")
 """Endings at which we cancelled the run ourselves: resumed, a fresh run takes its place (row S0.24)."""
-NOT_RETRIED = ("quota", "billing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +318,7 @@ class _Work:
         error = run.last_error
         if run.status != "failed" or error is None or error.code != "rate_limit_exceeded":
             return None
-        if any(word in error.message.lower() for word in NOT_RETRIED):
+        if quota_is_used_up(run):
             return None
         wait_s = RATE_TRIES.wait_s(attempt, hint_in_words(error.message))
         left_s = self._started + self._limits.timeout_s - self._driver._monotonic()

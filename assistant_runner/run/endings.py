@@ -1,5 +1,7 @@
 """Every ending is named: from a terminal run to nothing (completed) or to the error that says why."""
 
+import re
+
 from assistant_runner.errors import (
     AuthenticationFailed,
     BackendError,
@@ -25,6 +27,16 @@ _FAILED_REMEDIES = {
     "context_length": "start a new thread, or limit what a run may read with --max-prompt-tokens",
     "unsupported": "choose a model that can, or ask without tools (--no-tools)",
 }
+_QUOTA = re.compile(r"insufficient_quota|(current|monthly) quota|quota is used up|billing", re.IGNORECASE)
+"""Words of a quota, not of a rate: a refusal for rate may name a page such as `…/quotaincrease`."""
+
+
+def quota_is_used_up(run: Run) -> bool:
+    """Whether a run failed because nothing is left of the account's quota, so that waiting does not help."""
+    error = run.last_error
+    if run.status != "failed" or error is None or error.code != "rate_limit_exceeded":
+        return False
+    return (error.model_extra or {}).get("kind") == "quota" or _QUOTA.search(error.message) is not None
 
 
 def ending_of(run: Run, *, partial: str = "") -> RunError | BackendError | None:
@@ -55,9 +67,11 @@ def ending_of(run: Run, *, partial: str = "") -> RunError | BackendError | None:
                 **facts,
             )
         if code == "rate_limit_exceeded":
+            quota = quota_is_used_up(run)
             return RateLimited(
                 f"run {run.id} failed: {code}: {words}",
-                remedy="check plan and billing" if kind == "quota" else "wait, then ask again",
+                code="insufficient_quota" if quota else None,
+                remedy="check plan and billing" if quota else "wait, then ask again",
                 status="failed",
                 run_id=run.id,
                 thread_id=run.thread_id,

@@ -45,6 +45,21 @@ def test_row_s1_14_each_ending_has_its_kind_its_status_and_its_words(run, kind, 
     assert document["remedy"] or kind == "run"
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        pytest.param("You exceeded your current quota, check your plan.", "insufficient_quota", id="quota"),
+        pytest.param("the quota is used up: waiting does not help", "insufficient_quota", id="engine"),
+        pytest.param("Over the rate of your tier; see https://aka.ms/oai/quotaincrease", None, id="rate"),
+    ],
+)
+def test_a_quota_that_is_used_up_is_told_from_a_rate(words, code):
+    error = ending_of(failed("rate_limit_exceeded", words))
+
+    assert error.code == code
+    assert ("billing" in error.remedy) == (code is not None)
+
+
 def test_a_completed_run_is_no_error():
     assert ending_of(run_object("completed")) is None
 
