@@ -115,6 +115,8 @@ def run_async(work: Coroutine[Any, Any, T], *, busy: bool = False) -> T:
             task.cancel()
 
         for signum in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+            if signum not in (signal.SIGINT, signal.SIGTERM) and signal.getsignal(signum) is signal.SIG_IGN:
+                continue  # under `nohup` a terminal may close
             try:
                 loop.add_signal_handler(signum, stop, signum)
             except NotImplementedError:  # Windows: KeyboardInterrupt does it

@@ -5,6 +5,7 @@ Azure's `/openai/...?api-version=` (also `/openai/v1/...`) and Foundry's `/api/p
 Only the first asks for the beta header, and only below /assistants and /threads.
 """
 
+import asyncio
 import hashlib
 import logging
 import re
@@ -128,7 +129,7 @@ class Gateway:
             await send(message)
 
         try:
-            await self._serve(scope, receive, send_with_id)
+            await self._serve_while_open(scope, receive, send_with_id)
         except CutShort:
             status = status or 499
         except Exception as error:
@@ -156,6 +157,16 @@ class Gateway:
                     request_id,
                 )
         return None
+
+    async def _serve_while_open(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves a request; ApiError 503 for one that the end of the service cuts short."""
+        try:
+            await self._serve(scope, receive, send)
+        except asyncio.CancelledError:
+            if self._core.ready:
+                raise
+            words = "The service stops; please send the request again when it is back."
+            raise ApiError(503, words, type="server_error") from None
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]

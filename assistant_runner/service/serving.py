@@ -137,7 +137,7 @@ def run_server(
     announce: Callable[[Address, Engine], None],
     certificate: Certificate | None = None,
 ) -> None:
-    """Serves until SIGINT or SIGTERM; a second one leaves at once. `data` None keeps all in memory.
+    """Serves until SIGINT, SIGTERM or SIGHUP; a second one leaves at once. `data` None keeps all in memory.
 
     `open_engine` is awaited in the server's own loop, and the engine is closed at the end.
     `announce` is called once the service answers. ConfigurationError.
@@ -212,8 +212,12 @@ async def _serve(
 
 
 def _on_signals(stop: Callable[[], None]) -> None:
+    """SIGINT and SIGTERM stop, and so does a terminal that closes, unless it is ignored (`nohup`)."""
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
         try:
             loop.add_signal_handler(number, stop)
         except NotImplementedError:  # Windows

@@ -14,7 +14,7 @@ import socket
 from assistant_runner.service import lifecycle
 from assistant_runner.service.core import Core
 from assistant_runner.service.endings import conclude, last_error
-from assistant_runner.service.sse import error_frame
+from assistant_runner.service.sse import DONE, error_frame
 from assistant_runner.service.store.base import ActiveRun, Row
 from assistant_runner.service.work import RunWork, StopReason
 
@@ -56,9 +56,8 @@ class Workers:
         store = self._core.store
         for active in store.active_runs(owner=self.owner):
             store.claim(active.run_id, expected=self.owner, owner=None, seen_at=0.0)
-            self._core.hub.finish(
-                active.run_id, error_frame("The service stops; the run goes on when it is started again.")
-            )
+            words = "The service stops; the run goes on when it is started again."
+            self._core.hub.finish(active.run_id, error_frame(words) + DONE)
 
     @property
     def count(self) -> int:

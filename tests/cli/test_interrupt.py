@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from assistant_runner.cli.edge import run_async
 from tests.backends.faulty import Cut, Hang, once
 from tests.conftest import REPOSITORY
 from tests.run.world import open_world
@@ -219,3 +220,17 @@ async def test_a_closed_pipe_cancels_the_run_and_leaves_quietly(tmp_path):
 
         assert (process.returncode, "Traceback" in err) == (141, False), err
         assert len(requests(world, "/cancel")) == 1
+
+
+def test_a_closed_terminal_stops_nothing_that_was_told_to_ignore_it():
+    async def work():
+        os.kill(os.getpid(), signal.SIGHUP)
+        for _ in range(10):  # the loop looks for signals in between
+            await asyncio.sleep(0)
+        return "done"
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what nohup does
+    try:
+        assert run_async(work()) == "done"
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -1,6 +1,8 @@
 """`assistant-runner serve`: what it says, what it refuses, how it ends."""
 
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -101,3 +103,29 @@ def test_a_wrong_option_is_explained(options: list[str], status: int, words: str
     assert done.returncode == status
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
+def test_a_stop_leaves_with_status_0_and_nothing_in_the_temporary_folder(
+    script_path: Path, tmp_path: Path, signum: signal.Signals
+):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "assistant_runner", "serve", "--engine", "script", "--json"]
+    command += ["--script", str(script_path), "--port", "0", "--data", ":memory:"]
+    with subprocess.Popen(
+        command,
+        cwd=REPOSITORY,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout is not None
+        url = json.loads(process.stdout.readline())["base_url"]
+        httpx.post(f"{url}/files", files={"file": ("a.txt", b"words")}, data={"purpose": "assistants"})
+        kept = len(list(temporary.iterdir()))
+        process.send_signal(signum)
+        status = process.wait(20)
+
+    assert (kept, status) == (1, 0)
+    assert list(temporary.iterdir()) == []

@@ -379,3 +379,39 @@ async def test_an_empty_page_has_null_ids():
         page = (await server.get("/assistants")).json()
 
         assert page == {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
+
+
+async def test_a_request_that_the_end_of_the_service_cuts_short_is_a_503():
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    async with running() as server:
+        headers = [(b"openai-beta", b"assistants=v2")]
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/threads",
+            "headers": headers,
+            "query_string": b"",
+        }
+        request = asyncio.create_task(server.service.app(scope, asyncio.Event().wait, send))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        await server.service.pause()
+        request.cancel()
+        await request
+
+    assert sent[0]["status"] == 503
+    assert b"The service stops" in sent[1]["body"]
+
+
+async def test_a_stream_that_the_end_of_the_service_cuts_short_says_so_and_is_done():
+    async with running(script(never=[{"text": "never", "delay_s": 60}])) as server:
+        run = await server.ask("never")
+        listener = server.service.core.hub.listen(run["id"])
+        await server.service.pause()
+        frames = frames_of((await listener.read(5)).decode())
+
+    assert [frame.event for frame in frames][-2:] == ["error", "done"]
+    assert "goes on" in frames[-2].data["error"]["message"]
