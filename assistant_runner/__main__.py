@@ -11,9 +11,12 @@ def main() -> None:
     # class. We need none; a value of the person who runs us is kept. Tools and MCP servers that are
     # processes do not see this: they get only the variables that are named for them.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    from assistant_runner.cli.main import main as command_line
+    try:
+        from assistant_runner.cli.main import main as command_line
 
-    command_line()
+        command_line()
+    except KeyboardInterrupt:  # before the command line is there to catch it, or after it
+        raise SystemExit(130) from None
 
 
 if __name__ == "__main__":

@@ -110,7 +110,6 @@ async def open_backend(loaded: LoadedSettings) -> "AsyncIterator[tuple[Backend, 
         engine = await open_engine(loaded)
         stack.push_async_callback(engine.aclose)
         path = loaded.folders.data / "assistants.sqlite3"
-        path.parent.mkdir(parents=True, exist_ok=True)
         from assistant_runner.backends.embedded import open_embedded
 
         yield await stack.enter_async_context(open_embedded(path, engine, service_settings(loaded))), engine

@@ -149,7 +149,7 @@ def read_prompts(words: Sequence[str], stdin: Any) -> list[dict[str, Any]]:
     if words and text != "-":
         if not text.strip():
             raise UsageError("the prompt is empty", remedy='give a question: assistant-runner "…"')
-        return [{"prompt": text}]
+        return [{"prompt": _whole(text)}]
     if stdin.isatty():
         raise UsageError(
             "no prompt given", remedy='give a question, or pipe one: echo "…" | assistant-runner'
@@ -169,36 +169,66 @@ def read_prompts(words: Sequence[str], stdin: Any) -> list[dict[str, Any]]:
                 f"document {number}: prompt must be a text that is not empty, found {prompt!r}",
                 remedy='each document is like {"prompt": "…"}',
             )
+        _whole(prompt)
     if not documents:
         raise UsageError("the piped prompt is empty", remedy="pipe a question")
     return documents
 
 
+def _whole(text: str) -> str:
+    """The text; UsageError if it holds bytes that are none, or half a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"the prompt is not UTF-8 (character {error.start})", remedy="convert it, for example with iconv"
+        ) from None
+    return text
+
+
 def _documents(piped: str) -> list[dict[str, Any]]:
-    """A JSON object or array with prompts, JSON lines of such objects, else the whole text as a prompt."""
+    """A JSON object or array with prompts, JSON lines of such objects, else the whole text as a prompt.
+
+    UsageError for what is half documents and half not: it was hardly meant as one prompt.
+    """
     text = piped.strip()
     if not text:
         return []
-    if text[0] in "{[":
-        for parse in (_whole_json, _json_lines):
-            documents = parse(text)
-            if documents is not None:
-                return documents
-    return [{"prompt": text}]
-
-
-def _whole_json(text: str) -> list[dict[str, Any]] | None:
+    if text[0] not in "{[":
+        return [{"prompt": text}]
     try:
         value = json.loads(text)
     except json.JSONDecodeError:
-        return None
-    items = value if isinstance(value, list) else [value]
-    return items if items and all(isinstance(item, dict) and "prompt" in item for item in items) else None
+        items = _json_lines(text)
+    else:
+        items = value if isinstance(value, list) else [value]
+    if not any(_is_document(item) for item in items):
+        return [{"prompt": text}]
+    for number, item in enumerate(items, start=1):
+        if not _is_document(item):
+            raise UsageError(
+                f"document {number}: no prompt in {json.dumps(item, ensure_ascii=False)[:80]}",
+                remedy='each document is like {"prompt": "…"}',
+            )
+    return items
 
 
-def _json_lines(text: str) -> list[dict[str, Any]] | None:
-    try:
-        items = [json.loads(line) for line in text.split("\n") if line.strip()]
-    except json.JSONDecodeError:
-        return None
-    return items if all(isinstance(item, dict) and "prompt" in item for item in items) else None
+def _is_document(value: object) -> bool:
+    return isinstance(value, dict) and "prompt" in value
+
+
+def _json_lines(text: str) -> list[Any]:
+    """The values of the lines; none if the first is no document. UsageError if a later one is no JSON."""
+    values: list[Any] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            values.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            if not values or not _is_document(values[0]):
+                return []
+            raise UsageError(
+                f"line {number} is no JSON: {error}", remedy='each line is like {"prompt": "…"}'
+            ) from None
+    return values

@@ -4,6 +4,7 @@ No traceback reaches a user: what we raise on purpose becomes its message, its r
 status; anything else is a bug of ours and says how to report it (exit status 1).
 """
 
+import errno
 import gc
 import os
 import signal
@@ -13,17 +14,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from assistant_runner.errors import AssistantRunnerError, UsageError
+from assistant_runner.errors import AssistantRunnerError, ConfigurationError, UsageError
 
 if TYPE_CHECKING:
     import asyncio
 
 NAME = "assistant-runner"
+FROM_OUTSIDE = frozenset(
+    getattr(errno, name)
+    for name in ("ENOSPC", "EDQUOT", "EROFS", "EACCES", "EPERM", "EIO", "EFBIG", "EMFILE", "ENFILE")
+    if hasattr(errno, name)
+)
+"""What a disk or the system refuses, wherever it meets us: no bug of ours."""
+
 T = TypeVar("T")
 
 
 def run_edge(app: click.Command, argv: list[str]) -> int:
     """The exit status of the command line: what its command returned, None is 0."""
+    _open_missing_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a narrow code page must not end a run (case-113)
             stream.reconfigure(errors="replace") if stream.isatty() else stream.reconfigure(encoding="utf-8")
@@ -47,6 +56,13 @@ def run_edge(app: click.Command, argv: list[str]) -> int:
     except BrokenPipeError:
         _silence_stdout()
         return 141
+    except UnicodeEncodeError as error:  # bytes of the command line that are no text
+        words = UsageError(f"not UTF-8: {error.object[:60]!r}", remedy="give texts in UTF-8")
+        return tell_error(words, as_json=as_json)
+    except OSError as error:
+        if error.errno not in FROM_OUTSIDE:
+            return _tell_bug(error)
+        return tell_error(_refused_by_system(error), as_json=as_json)
     except Exception as error:
         return _tell_bug(error)
     return status if isinstance(status, int) else 0
@@ -79,7 +95,10 @@ def tell_error(error: AssistantRunnerError, *, as_json: bool) -> int:
     if as_json:
         import json
 
-        click.echo(json.dumps(error.document(), ensure_ascii=False, default=str))
+        try:
+            click.echo(json.dumps(error.document(), ensure_ascii=False, default=str))
+        except OSError:  # it may be this that the error is about
+            _silence_stdout()
     return error.exit_status
 
 
@@ -100,8 +119,19 @@ def run_async(work: Coroutine[Any, Any, T], *, busy: bool = False) -> T:
     Leaves with 130, 143 or 129 after the cancelled work has tidied up. `busy`: many runs at once; a
     quicker event loop and fewer collections of garbage take about a quarter off their time.
     """
-    import asyncio  # not for --help
+    try:
+        return _run_async(work, busy=busy)
+    finally:
+        work.close()  # an interrupt may come before it begins
 
+
+def _run_async(work: Coroutine[Any, Any, T], *, busy: bool) -> T:
+    import asyncio  # not for --help
+    import logging
+
+    logger = logging.getLogger("assistant_runner")
+    if not logger.handlers:  # no log unless it is asked for, not even of a fault of our own service
+        logger.addHandler(logging.NullHandler())
     caught: list[int] = []
 
     async def main() -> T:
@@ -159,7 +189,23 @@ def _tell_bug(error: Exception) -> int:
     return 1
 
 
+def _open_missing_streams() -> None:
+    """A caller may close standard streams (`2>&-`): Python then has None in their place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+
+
+def _refused_by_system(error: OSError) -> ConfigurationError:
+    """The same in our words; what has no file's name was mostly meant for standard output."""
+    where = f"{error.filename}: " if error.filename else ""
+    return ConfigurationError(
+        f"{where}{error.strerror}",
+        remedy=f"make room where the output goes; {NAME} doctor looks at the folders",
+    )
+
+
 def _silence_stdout() -> None:
-    """Whoever read our stdout is gone: nothing more may be written there, not even at exit."""
+    """Nothing more may be written to stdout, not even at exit: its reader is gone, or its disk is full."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, sys.stdout.fileno())

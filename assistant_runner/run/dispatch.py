@@ -111,10 +111,16 @@ class Dispatcher:
         return list((+self._under_way).elements())
 
     async def dispatch(self, entries: Sequence[Entry]) -> Dispatched:
-        """All results, each paired with its own call whatever finishes first (case-036)."""
+        """All results, each paired with its own call whatever finishes first (case-036).
+
+        What ends a round early (the journal is full, whoever read the events is gone) is raised as itself.
+        """
         tasks: list[asyncio.Task[tuple[FunctionResult, ToolOutcome]]] = []
-        async with asyncio.TaskGroup() as group:
-            tasks.extend(group.create_task(self._answer(entry)) for entry in entries)
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks.extend(group.create_task(self._answer(entry)) for entry in entries)
+        except BaseExceptionGroup as failures:
+            raise _first_of(failures) from None
         pairs = [task.result() for task in tasks]
         return Dispatched(
             results=[result for result, _ in pairs],
@@ -244,6 +250,14 @@ def _from_memory(outcome: ToolOutcome, limit: int) -> ToolOutcome:
     return ToolOutcome(
         {"note": note, "result": outcome.content}, is_error=outcome.is_error, rejected=outcome.rejected
     )
+
+
+def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What failed first; a round's calls fail together only through what is outside of them."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 async def _resolved(outcome: ToolOutcome) -> ToolOutcome:

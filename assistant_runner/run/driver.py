@@ -58,7 +58,7 @@ from assistant_runner.wire.threads import Message
 log = logging.getLogger(__name__)
 
 RATE_TRIES = RetryPolicy(attempts=3, base_s=2.0, cap_s=20.0, longest_s=60.0)
-CANCELLED_BY_US = ("interrupted", "limit_reached", "deadline")
+CANCELLED_BY_US = ("interrupted", "limit_reached", "deadline", "tool_stopped")
 """Endings at which we cancelled the run ourselves: resumed, a fresh run takes its place (row S0.24)."""
 
 
@@ -262,10 +262,6 @@ class _Work:
         except GeneratorExit:  # the loop is being taken down: nothing can be awaited any more
             raise
         except BaseException as error:  # an interrupt, a closed pipe, a bug: the run is not forgotten
-            if isinstance(error, BaseExceptionGroup) and (ours := _ours_in(error)):
-                await self._give_up(ours)
-                await self._tell_end(ours)
-                raise ours from None
             with contextlib.suppress(Exception):  # the reason itself is what has to be told
                 await asyncio.shield(asyncio.ensure_future(self._interrupted(error)))
             raise
@@ -522,14 +518,6 @@ def _rounds_of(memory: RunMemory) -> list[Round]:
         ]
         rounds.append(Round(known.number, known.run, known.calls, outputs))
     return rounds
-
-
-def _ours_in(group: BaseExceptionGroup[BaseException]) -> AssistantRunnerError | None:
-    """Our error in a task group's: a round's calls fail together only through us or the journal."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error if isinstance(error, AssistantRunnerError) else None
 
 
 async def _nobody(_event: object) -> None:

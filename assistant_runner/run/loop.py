@@ -119,7 +119,8 @@ class RunLoop:
                 f"run {run.id}: {', '.join(names)} needs an approval, and nobody is here to give it",
                 run_id=run.id,
                 thread_id=run.thread_id,
-                remedy=f"allow it with --approve {names[0]}, or by a rule in the assistant file's policy",
+                remedy=f"allow it: assistant-runner run resume {run.id} --approve {names[0]}; or for good, "
+                "by a rule in the assistant file's policy",
                 tools=names,
             )
         if dispatched.waits:

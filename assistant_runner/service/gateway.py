@@ -10,6 +10,7 @@ import hashlib
 import logging
 import re
 import secrets
+import sqlite3
 import time
 from typing import Any
 
@@ -36,6 +37,8 @@ from assistant_runner.wire.jsons import answer_bytes
 
 access_log = logging.getLogger("assistant_runner.access")
 logger = logging.getLogger("assistant_runner.service")
+OUT_OF_ORDER = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY)
+"""What a full or broken disk makes of a write: no bug of ours."""
 
 BETA = "assistants=v2"
 REPEATABLE = (b"x-idempotency-key", b"supported")
@@ -359,6 +362,9 @@ def _failure_of(error: Exception) -> ApiError | None:
             "The object was changed by another request at the same time; please try again.",
             type="server_error",
         )
+    if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF in OUT_OF_ORDER:
+        logger.error("the store cannot be written: %s", error)
+        return ApiError(500, f"The server cannot write its data: {error}.", type="server_error")
     return None
 
 

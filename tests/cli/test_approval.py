@@ -66,6 +66,15 @@ def test_case_117_a_write_that_nobody_can_approve_stops_the_run(process, folder)
     assert not (folder / "rung").exists()
 
 
+def test_a_run_that_lacked_an_approval_goes_on_when_it_is_given(process, folder):
+    process(*ARGV, "ring the bell", start_new_session=True)
+
+    done = process("run", "resume", "--last", "--approve", "ring", start_new_session=True)
+
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert (folder / "rung").read_text() == "b1"
+
+
 def test_what_was_approved_beforehand_runs_unasked(process, folder):
     done = process(*ARGV, "--approve", "ri*", "ring the bell", start_new_session=True)
 

@@ -117,6 +117,11 @@ def test_row_s0_28_many_documents_give_many_results_in_order(cli):
         pytest.param(("--tool-choice", "get_tides", "hi"), None, 2, "get_tides", id="unknown-tool-choice"),
         pytest.param(("--engine", "magic", "hi"), None, 2, "magic", id="unknown-engine"),
         pytest.param(("-",), b"\xff\xfe caf\xe9", 2, "not UTF-8", id="not-utf-8"),
+        pytest.param(("caf\udce9",), None, 2, "not UTF-8", id="argument-not-utf-8"),
+        pytest.param(("-",), '{"prompt": "\\ud800"}', 2, "not UTF-8", id="half-a-character"),
+        pytest.param(("-",), '[{"prompt": "a"}, {"promt": "b"}]', 2, "document 2", id="one-mistyped"),
+        pytest.param(("-",), '{"prompt": "a"}\n{"prompt": "b"\n', 2, "line 2", id="one-line-cut-short"),
+        pytest.param(("--data", "/dev/null/x", "hi"), None, 3, "/dev/null/x", id="no-data-folder"),
         pytest.param(("--backend", "http://127.0.0.1:9", "hi"), None, 15, "127.0.0.1:9", id="unreachable"),
     ],
 )

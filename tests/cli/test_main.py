@@ -120,6 +120,64 @@ def test_a_closed_pipe_ends_a_command_without_a_word(argv):
     assert process.returncode == 141
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_closed_standard_stream_is_no_bug(closed, tmp_path):
+    command = f"{sys.executable} -m assistant_runner --offline 'What is 2 plus 2?' {closed}"
+
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, "error" in done.stderr) == (0, False), done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+@pytest.mark.parametrize("flag", ["--quiet", "--json", "--jsonl"])
+def test_an_output_that_is_full_is_said_and_is_no_bug(flag):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "assistant_runner", "--offline", flag, "What is 2 plus 2?"],
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == 3
+    assert "error: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_interrupt_before_the_work_begins_leaves_without_a_word():
+    script = (
+        "import builtins, sys\n"
+        "real = builtins.__import__\n"
+        "def interrupted(name, *rest):\n"
+        "    if name == 'asyncio':\n"
+        "        raise KeyboardInterrupt\n"
+        "    return real(name, *rest)\n"
+        "builtins.__import__ = interrupted\n"
+        "sys.argv = ['assistant-runner', 'hello']\n"
+        "from assistant_runner.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 def test_help_has_arguments_first_and_what_all_runs_share_under_a_heading_of_its_own(cli):
     text = cli("batch", "run", "--help").stdout
 

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from assistant_runner.service.store.sqlite import SqliteStore
 from tests.service.conftest import BETA, frames_of, running, script
 from tests.service.protocol import check_error
 
@@ -415,3 +416,14 @@ async def test_a_stream_that_the_end_of_the_service_cuts_short_says_so_and_is_do
 
     assert [frame.event for frame in frames][-2:] == ["error", "done"]
     assert "goes on" in frames[-2].data["error"]["message"]
+
+
+async def test_a_full_disk_is_named_and_leaves_no_traceback(tmp_path, caplog):
+    store = SqliteStore.open(tmp_path / "store.sqlite3")
+    pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
+    store._connection.execute(f"PRAGMA max_page_count = {pages + 1}")
+    async with running(store=store) as server:
+        answer = await server.post("/assistants", {"model": "m", "instructions": "x" * 50_000})
+
+    assert "cannot write its data: database or disk is full" in check_error(answer, 500)["message"]
+    assert "Traceback" not in caplog.text

@@ -5,6 +5,7 @@ transactions, never the file. A thread's lock and the runs that are under way st
 their own, so that finding them costs the same whatever the number of threads.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -83,6 +84,7 @@ class SqliteStore:
         try:
             if str(path) != ":memory:":
                 Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))  # threads are private
             connection = sqlite3.connect(
                 path, isolation_level=None, timeout=10.0, cached_statements=256, check_same_thread=False
             )
@@ -96,7 +98,7 @@ class SqliteStore:
         except (OSError, sqlite3.Error) as error:
             raise ConfigurationError(
                 f"the store at {path} cannot be used: {error}",
-                remedy="name another folder, or move the file away",
+                remedy="name another folder with --data (setting data_folder), or move the file away",
                 path=str(path),
             ) from None
         return store

@@ -193,3 +193,11 @@ def test_what_is_no_store_is_refused_in_words(tmp_path: Path, content: bytes | N
 
     with pytest.raises(ConfigurationError, match="cannot be used"):
         SqliteStore.open(path)
+
+
+def test_the_file_and_the_folder_made_for_it_are_private(tmp_path: Path):
+    path = tmp_path / "data" / "store.sqlite3"
+
+    SqliteStore.open(path).close()
+
+    assert [oct(place.stat().st_mode & 0o777) for place in (path.parent, path)] == ["0o700", "0o600"]
