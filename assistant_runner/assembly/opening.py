@@ -4,10 +4,10 @@ The service, its engines, assistant files and telemetry are imported where they 
 needs none of them starts sooner.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assistant_runner.assembly.runner import AssembledRunner, Runner
 from assistant_runner.assembly.shelf import Shelf, tool_gate, tools_folder, with_reader
@@ -17,7 +17,8 @@ from assistant_runner.run.journal import Journal
 from assistant_runner.settings import LoadedSettings, lay_assistant_file
 from assistant_runner.setup.finding import find_spec
 from assistant_runner.tooling.gate import Approve
-from assistant_runner.tooling.registry import default_tools, load_tools
+from assistant_runner.tooling.registry import Toolbox, default_tools, load_tools
+from assistant_runner.tooling.schema import tool_from
 
 if TYPE_CHECKING:
     from assistant_runner.service.engines.base import Engine
@@ -28,10 +29,17 @@ RECORDED_NOTICE = "offline: the replies of the tools are recorded, not live"
 
 
 @asynccontextmanager
-async def open_runner(loaded: LoadedSettings, *, approve: Approve | None = None) -> AsyncIterator[Runner]:
+async def open_runner(
+    loaded: LoadedSettings,
+    *,
+    tools: Iterable[Any] | Toolbox | None = None,
+    approve: Approve | None = None,
+) -> AsyncIterator[Runner]:
     """A runner as the settings say; closes what it opened.
 
-    `approve` asks a person whether a call may run; None: nobody is there.
+    `tools`: functions, classes with a `run` method and Tool values, in the place of those that the settings
+    name; a Toolbox is used itself, so what is added to it or replaced in it later is offered from the next
+    run on. `approve` asks a person whether a call may run; None: nobody is there.
 
     UsageError or ConfigurationError for settings that do not fit together, before any request.
     """
@@ -44,7 +52,9 @@ async def open_runner(loaded: LoadedSettings, *, approve: Approve | None = None)
         notices += [note] if note else []
     settings = loaded.settings
     async with AsyncExitStack() as stack:
-        if settings.tools is not None:
+        if tools is not None:
+            toolbox = with_reader(tools if isinstance(tools, Toolbox) else Toolbox(map(tool_from, tools)))
+        elif settings.tools is not None:
             toolbox = with_reader(load_tools(settings.tools, folder=tools_folder(loaded), cwd=cwd))
         elif spec is not None:
             from assistant_runner.setup.tools import open_spec_tools
@@ -78,6 +88,7 @@ async def open_runner(loaded: LoadedSettings, *, approve: Approve | None = None)
             loaded,
             backend=backend,
             shelf=Shelf(toolbox, tool_gate(loaded, toolbox, spec, approve), spec),
+            tools_named=tools is not None or settings.tools is not None,
             approve=approve,
             stack=stack,
             engine_label=label,

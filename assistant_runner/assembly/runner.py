@@ -107,6 +107,7 @@ class AssembledRunner:
         *,
         backend: Backend,
         shelf: Shelf,
+        tools_named: bool,
         stack: AsyncExitStack,
         engine_label: str,
         engine: "Engine | None",
@@ -122,6 +123,7 @@ class AssembledRunner:
         self._loaded = loaded
         self._about = about_runs(loaded)
         self._shelf = shelf
+        self._tools_named = tools_named
         self._shelves: dict[str, Shelf] = {}
         self._stack = stack
         self._client: httpx.AsyncClient | None = None
@@ -379,7 +381,7 @@ class AssembledRunner:
         many, those that fit the prompt (row S4.13); `read_output` where the assistant does not offer it.
         None: as the assistant has them."""
         settings = self._loaded.settings
-        named = question.tools is not None or settings.tools is not None
+        named = question.tools is not None or self._tools_named
         if named and (shelf.spec or question.assistant or settings.assistant):
             return tuple(shelf.toolbox.definitions())
         tools, reader = list(assistant.tools or []), shelf.toolbox.get(READER_NAME)
@@ -409,7 +411,7 @@ class AssembledRunner:
     async def _assistant(self, question: Question, shelf: Shelf) -> Assistant:
         """The question's assistant; made or updated first if it comes from a file."""
         reference = question.assistant or self._loaded.settings.assistant
-        key = json.dumps([reference, shelf.toolbox.names()])
+        key = json.dumps([reference, shelf.toolbox.names(), shelf.toolbox.changes])
         async with self._choosing:  # many questions at once share one assistant
             if key not in self._assistants:
                 if shelf.spec is not None:

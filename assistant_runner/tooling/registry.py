@@ -34,9 +34,13 @@ DEFAULT_NAMES = ("get_weather", "get_wiki_url", "get_webpage")
 
 
 class Toolbox(Mapping[str, Tool]):
-    """Tools by name, in the order they were added; may grow and change while a program runs."""
+    """Tools by name, in the order they were added; may grow and change while a program runs.
+
+    `changes` counts what was added and removed: as long as it stays, so do the definitions.
+    """
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self.changes = 0
         self._tools: dict[str, Tool] = {}
         for tool in tools:
             self.add(tool)
@@ -54,10 +58,12 @@ class Toolbox(Mapping[str, Tool]):
                 tool=tool.name,
             )
         self._tools[tool.name] = tool
+        self.changes += 1
 
     def remove(self, name: str) -> None:
         """No such tool any more; nothing happens if there was none."""
-        self._tools.pop(name, None)
+        if self._tools.pop(name, None) is not None:
+            self.changes += 1
 
     def names(self) -> list[str]:
         """The names in order."""

@@ -4,6 +4,9 @@ import pytest
 
 from assistant_runner.assembly import Question, open_runner
 from assistant_runner.settings import load_settings
+from assistant_runner.tooling.contract import Tool
+from assistant_runner.tooling.dynamic import dynamic_tool
+from assistant_runner.tooling.registry import Toolbox
 from tests.service.engines.fake_openai import chat_calls, chat_text, fake_openai
 
 
@@ -88,3 +91,21 @@ async def test_case_041_a_model_reads_on_in_an_output_of_the_users_tool_that_was
     bodies = [one.body for one in server.asked if one.path.endswith("/chat/completions")]
     assert {tool["function"]["name"] for tool in bodies[0]["tools"]} >= {"dump", "read_output"}
     assert "read_output with output_id" in bodies[1]["messages"][-1]["content"]
+
+
+async def test_a_tool_that_is_replaced_while_the_program_runs_is_offered_from_the_next_run_on(folder):
+    def lookup(words: str) -> Tool:
+        return dynamic_tool("find_room", words, str, input_schema={"room": "string"})
+
+    toolbox = Toolbox([lookup("Find a room by its name")])
+    async with fake_openai(chat_text("One."), chat_text("Two.")) as server:
+        flags = {"engine": "chat", "engine_base_url": server.url, "model": "small-one"}
+        loaded = load_settings(flags, environ={"ASSISTANT_RUNNER_HOME": str(folder / "home")}, cwd=folder)
+        async with open_runner(loaded, tools=toolbox) as runner:
+            await runner.ask(Question(prompt="Hi"))
+            toolbox.add(lookup("Find a room by its number"), replace=True)
+            await runner.ask(Question(prompt="Hi"))
+
+    bodies = [one.body for one in server.asked if one.path.endswith("/chat/completions")]
+    words = [body["tools"][0]["function"]["description"] for body in bodies]
+    assert words == ["Find a room by its name", "Find a room by its number"]
