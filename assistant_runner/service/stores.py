@@ -131,11 +131,14 @@ def attach(
     chunking: Document | None,
     attributes: Document | None,
 ) -> Row:
-    """Puts a file into a store and begins to take it in; one that is there stays as it is."""
+    """Puts a file into a store and begins to take it in; one that is there only gets the attributes."""
     if not core.store.exists("file", world, file_id):
         raise not_found("file", file_id)
     known = core.store.get("vector_store.file", store_id, file_id)
     if known is not None and known.doc["status"] in ("in_progress", "completed"):
+        if attributes is not None and attributes != known.doc["attributes"]:
+            known.doc = {**known.doc, "attributes": attributes}
+            core.store.update(known)
         return known
     if known is not None:
         core.store.delete("vector_store.file", store_id, file_id)

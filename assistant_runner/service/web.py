@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -54,13 +54,6 @@ class Bytes:
 
     async def send(self, call: "Call", send: Send) -> None:
         size = self.path.stat().st_size
-        name = (
-            self.filename.encode("ascii", "replace")
-            .decode()
-            .replace('"', "'")
-            .replace("\r", "")
-            .replace("\n", "")
-        )
         await send(
             {
                 "type": "http.response.start",
@@ -68,7 +61,7 @@ class Bytes:
                 "headers": [
                     (b"content-type", b"application/octet-stream"),
                     (b"content-length", str(size).encode()),
-                    (b"content-disposition", f'attachment; filename="{name}"'.encode()),
+                    (b"content-disposition", disposition(self.filename)),
                 ],
             }
         )
@@ -80,6 +73,15 @@ class Bytes:
                 size -= len(piece)
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
+
+
+def disposition(filename: str) -> bytes:
+    """The header that names a file: in ASCII for old clients, and as it is (RFC 6266)."""
+    plain = "".join(letter if letter.isprintable() and letter not in '"\\' else "_" for letter in filename)
+    value = f'attachment; filename="{plain}"'.encode("ascii", "replace")
+    if plain.isascii():
+        return value
+    return value + f"; filename*=UTF-8''{quote(plain, safe='', errors='replace')}".encode("ascii")
 
 
 @dataclass(slots=True)
@@ -164,7 +166,7 @@ class Call:
         try:
             return json.loads(self.body.decode("utf-8-sig"), parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
-            words = str(error) if isinstance(error, json.JSONDecodeError) else type(error).__name__
+            words = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
             raise bad_request(
                 f"We could not parse the JSON body of your request: {words}. The API expects a JSON payload."
             ) from None

@@ -5,6 +5,7 @@ Closed where the protocol's schema is closed; inner objects that the schema leav
 """
 
 import json
+import math
 from typing import Any
 
 from assistant_runner.wire.checks import (
@@ -43,6 +44,8 @@ def _attribute(value: Any, path: str) -> None:
         string(longest=512)(value, path)
     elif not isinstance(value, bool | int | float):
         raise wrong_type(path, "a string, number, or boolean", value)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise wrong_value(path, "the number is too large.")
 
 
 attributes = optional(mapping(_attribute, most=16))

@@ -128,6 +128,36 @@ async def test_an_upload_over_the_limit_is_a_413():
         assert check_error(answer, 413)["code"] == "request_too_large"
 
 
+@pytest.mark.parametrize(
+    ("name", "shown", "header"),
+    [
+        ("..", "file", 'attachment; filename="file"'),
+        ("a/b.txt", "b.txt", 'attachment; filename="b.txt"'),
+        (
+            "Größe.txt",
+            "Größe.txt",
+            "attachment; filename=\"Gr??e.txt\"; filename*=UTF-8''Gr%C3%B6%C3%9Fe.txt",
+        ),
+    ],
+    ids=["dots", "path", "not ASCII"],
+)
+async def test_a_file_is_named_by_the_last_part_of_its_name(name: str, shown: str, header: str):
+    async with running() as server:
+        file_id = await uploaded(server, name)
+
+        assert (await server.get(f"/files/{file_id}")).json()["filename"] == shown
+        assert (await server.get(f"/files/{file_id}/content")).headers["content-disposition"] == header
+
+
+async def test_an_upload_with_a_part_that_is_none_of_ours_is_refused():
+    async with running() as server:
+        answer = await server.http.post(
+            "/files", files={"file": ("a.txt", TEXT)}, data={"purpose": "assistants", "expires_after": "3600"}
+        )
+
+        assert check_error(answer, 400)["param"] == "expires_after"
+
+
 async def test_files_are_listed_by_purpose_ten_thousand_at_a_time():
     async with running() as server:
         first = await uploaded(server)
@@ -210,6 +240,30 @@ async def test_a_file_taken_out_of_a_store_survives():
         assert answer.json()["object"] == "vector_store.file.deleted"
         assert (await server.get(f"/files/{file_id}")).status_code == 200
         check_error(await server.get(f"/vector_stores/{store}/files/{file_id}"), 404)
+
+
+async def test_a_file_that_is_in_the_store_takes_the_attributes_of_a_second_request():
+    async with running() as server:
+        file_id = await uploaded(server)
+        store = await store_with(server, file_id)
+        path = f"/vector_stores/{store}/files"
+
+        added = await server.post(path, {"file_id": file_id, "attributes": {"year": 2020}})
+        await server.post(path, {"file_id": file_id})
+
+        assert added.json()["attributes"] == {"year": 2020}
+        assert (await server.get(f"{path}/{file_id}")).json()["attributes"] == {"year": 2020}
+
+
+async def test_an_attribute_beyond_all_numbers_is_refused():
+    async with running() as server:
+        file_id = await uploaded(server)
+        store = await store_with(server, file_id)
+
+        body = b'{"attributes": {"a": 1e999}}'
+        answer = await server.http.post(f"/vector_stores/{store}/files/{file_id}", content=body)
+
+        assert check_error(answer, 400)["param"] == "attributes.a"
 
 
 @pytest.mark.parametrize(

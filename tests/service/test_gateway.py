@@ -163,15 +163,23 @@ async def test_health_and_readiness_need_no_key(path: str):
 
 
 @pytest.mark.parametrize(
-    "body",
-    [b"{bad", b'{"a": NaN}', b"\xff\xfe", b'{"a": ' + b"9" * 5000 + b"}", b"[" * 100_000],
+    ("body", "words"),
+    [
+        (b"{bad", "line 1 column 2"),
+        (b'{"a": NaN}', "NaN is not JSON"),
+        (b"\xff\xfe", "can't decode byte 0xff"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "limit (4300 digits)"),
+        (b"[" * 100_000, "nested too deeply"),
+    ],
     ids=["broken", "NaN", "no UTF-8", "endless number", "nested"],
 )
-async def test_a_body_that_is_no_json_is_a_400(body: bytes):
+async def test_a_body_that_is_no_json_is_a_400(body: bytes, words: str):
     async with running() as server:
         answer = await server.http.post("/threads", content=body)
 
-        assert "could not parse" in check_error(answer, 400)["message"]
+        message = check_error(answer, 400)["message"]
+        assert "could not parse" in message
+        assert words in message
 
 
 @pytest.mark.parametrize("body", [b"[]", b'"x"', b"null", b"1"], ids=["array", "string", "null", "number"])

@@ -20,6 +20,9 @@ OUTPUT_LIMIT = 1_000_000
 MEMORY_LIMIT = 1024 * 1024 * 1024
 FILE_LIMIT = 64 * 1024 * 1024
 FILES_LIMIT = 20
+NAME_LIMIT = 200
+"""Bytes of a file's name before its ending: file systems hold 255 in all."""
+SUFFIX_LIMIT = 10
 
 _PRELUDE = """\
 import sys, traceback, ast
@@ -78,8 +81,23 @@ def _lay_out(folder: Path, files: Sequence[tuple[str, Path]]) -> dict[str, int]:
     """Copies files into the folder; their names and times."""
     for name, place in files:
         if place.is_file():
-            shutil.copyfile(place, folder / Path(name).name)
+            shutil.copyfile(place, _free(folder, name))
     return {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+
+
+def _free(folder: Path, name: str) -> Path:
+    """A place for a file of this name: shorter if no folder can hold it, numbered if it is taken."""
+    plain = Path("".join(letter for letter in name if letter.isprintable())).name
+    plain = plain if plain.strip(". ") else "file"
+    stem, dot, suffix = plain.rpartition(".")
+    if not dot or len(suffix) > SUFFIX_LIMIT:
+        stem, dot, suffix = plain, "", ""
+    stem = stem.encode()[:NAME_LIMIT].decode("utf-8", "ignore")
+    place, number = folder / f"{stem}{dot}{suffix}", 1
+    while place.exists():
+        number += 1
+        place = folder / f"{stem} ({number}){dot}{suffix}"
+    return place
 
 
 def _made(folder: Path, given: dict[str, int]) -> tuple[tuple[str, bytes], ...]:

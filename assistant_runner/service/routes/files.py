@@ -19,6 +19,7 @@ from assistant_runner.service.web import Answer, Bytes, Call, limited
 from assistant_runner.wire.checks import Flaw, integer, one_of
 
 KIND = "file"
+PARTS = ("file", "purpose", "expires_after[anchor]", "expires_after[seconds]")
 PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
 _DAYS_30_S = 2_592_000
 
@@ -41,9 +42,7 @@ async def create(call: Call) -> Answer:
         if not isinstance(purpose, str):
             raise _missing("purpose")
         _check("purpose", purpose, one_of(*PURPOSES))
-        unknown = [
-            key for key in form if key not in ("file", "purpose") and not key.startswith("expires_after")
-        ]
+        unknown = [key for key in form if key not in PARTS]
         if unknown:
             name = unknown[0][:80]
             raise bad_request(f"Unknown parameter: '{name}'.", code="unknown_parameter", param=name)
@@ -60,7 +59,7 @@ async def create(call: Call) -> Answer:
         "object": "file",
         "bytes": size,
         "created_at": now,
-        "filename": Path(upload.filename or "file").name or "file",
+        "filename": _plain_name(upload.filename),
         "purpose": purpose,
         "status": "processed",
         "expires_at": None if expires_s is None else now + expires_s,
@@ -82,6 +81,12 @@ class _Parts(MultiPartParser):
     def close(self) -> None:
         for file in self._files_to_close_on_error:
             file.close()
+
+
+def _plain_name(filename: str | None) -> str:
+    """The last part of an upload's name; a name that is none becomes `file`."""
+    name = Path(filename or "").name
+    return name if name.strip(". ") else "file"
 
 
 def _keep(source: Any, target: Path) -> int:

@@ -74,3 +74,37 @@ async def test_a_link_out_of_the_folder_is_not_followed():
     outcome = await interpret("import os; os.symlink('/etc/passwd', 'stolen')")
 
     assert outcome.made == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("..", "file"),
+        ("../../etc/passwd", "passwd"),
+        ("é" * 300 + ".csv", "é" * 100 + ".csv"),
+        ("nul\0and\nline.txt", "nulandline.txt"),
+        (".hidden", ".hidden"),
+    ],
+    ids=["dots", "path", "long", "control characters", "hidden"],
+)
+async def test_a_file_of_any_name_lies_in_the_folder(tmp_path: Path, name: str, shown: str):
+    kept = tmp_path / "kept"
+    kept.write_text("words")
+
+    outcome = await interpret(
+        "import os; print([(n, open(n).read()) for n in os.listdir()])", files=[(name, kept)]
+    )
+
+    assert outcome.logs == f"{[(shown, 'words')]}\n"
+
+
+async def test_files_of_one_name_lie_beside_each_other(tmp_path: Path):
+    (tmp_path / "a").write_text("1")
+    (tmp_path / "b").write_text("2")
+
+    outcome = await interpret(
+        "print(open('n.csv').read(), open('n (2).csv').read())",
+        files=[("n.csv", tmp_path / "a"), ("n.csv", tmp_path / "b")],
+    )
+
+    assert outcome.logs == "1 2\n"
