@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assistant_runner.setup.apply import Applier
+from assistant_runner.setup.drift import find_drift
 from assistant_runner.setup.load import load_assistant_file
 from assistant_runner.setup.lock import LOCK_NAME, read_lock
 from assistant_runner.setup.planned import PlanOptions
@@ -222,3 +223,19 @@ async def test_the_plan_after_an_apply_is_empty(tmp_path, first, second):
             assert (spec.instructions or "") == document.get("instructions", "")
             _, after = await apply(backend, path)
             assert after.is_empty, after.document()
+
+
+async def test_drift_tells_what_it_made_and_the_backend_has_no_more(tmp_path):
+    path = write(tmp_path)
+    async with real_backend(tmp_path / "data") as backend:
+        await apply(backend, path)
+        applier = Applier(backend, read_lock(path.parent / LOCK_NAME))
+        [store] = applier.records.stores.values()
+        file = next(one for name, one in applier.records.files.items() if name.endswith("/a.txt"))
+        await backend.delete_vector_store(store.id)
+        await backend.delete_file(file.id)
+
+        [drift] = await find_drift(applier, load_assistant_file(path, environ={}))
+
+    assert f"vector store {store.id} is no longer there" in drift.what
+    assert f"file a.txt ({file.id}) is no longer there" in drift.what
