@@ -28,7 +28,7 @@ def command_tool(entry: CommandEntry, *, folder: Path) -> Tool:
     cwd = folder / Path(entry.cwd).expanduser() if entry.cwd else folder
     _, scalar = read_parameters(entry.parameters, entry.name)
 
-    async def call(*, context: ToolContext, **arguments: Any) -> Any:
+    async def call(context: ToolContext, /, **arguments: Any) -> Any:
         given = arguments if scalar is None else arguments[scalar]
         return await run_command(entry, given, cwd=cwd, environ=context.environ)
 

@@ -110,7 +110,7 @@ class ToolFailure(Exception):
 
 
 Handler = Callable[..., Any] | Callable[..., Awaitable[Any]]
-"""Called with the validated arguments by name (and `context=` if the tool takes it)."""
+"""Called with the validated arguments by name, after the context if the tool takes it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from assistant_runner.tooling.contract import (
     Effects,
     Handler,
     Tool,
-    ToolContext,
     ToolFailure,
     ToolKind,
 )
@@ -49,12 +48,12 @@ class SecretRef(_Entry):
         return self
 
     def read(self, environ: Mapping[str, str], *, tool: str) -> str:
-        """The value with its prefix; ToolFailure says what to set."""
+        """The value without its prefix; ToolFailure says what to set."""
         if self.env is not None:
-            value = environ.get(self.env, "")
+            value = environ.get(self.env, "").strip()
             if not value:
                 raise ToolFailure(f"{tool} needs the environment variable {self.env}", permanent=True)
-            return self.prefix + value
+            return value
         assert self.file is not None
         path = Path(self.file).expanduser()
         try:
@@ -64,7 +63,7 @@ class SecretRef(_Entry):
             raise ToolFailure(f"{tool} needs the file {path}: {error.strerror}", permanent=True) from None
         if os.name == "posix" and mode & 0o077:
             raise ToolFailure(f"{path} can be read by others; set its mode to 0600", permanent=True)
-        return self.prefix + value
+        return value
 
 
 class DescribedEntry(_Entry):
@@ -248,8 +247,3 @@ def entry_tool(
         takes_context=True,
         source=source,
     )
-
-
-def secret_values(refs: Mapping[str, SecretRef], context: ToolContext, *, tool: str) -> dict[str, str]:
-    """The headers of `secret_headers` with their values."""
-    return {name: ref.read(context.environ, tool=tool) for name, ref in refs.items()}

@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 from assistant_runner.aside import aside
@@ -280,10 +281,8 @@ async def _handle(
     tool: Tool, arguments: dict[str, Any], context: ToolContext, deadline: float
 ) -> ToolOutcome:
     """What the handler returns, judged, or TimeoutError at the deadline: nobody waits for a stuck one."""
-    given: dict[str, Any] = dict(arguments)
-    if tool.takes_context:
-        given["context"] = context
-    work = asyncio.ensure_future(_invoke(tool, given))
+    handler = partial(tool.handler, *([context] if tool.takes_context else []), **arguments)
+    work = asyncio.ensure_future(_invoke(tool, handler))
     try:
         done, _ = await asyncio.wait({work}, timeout=max(deadline - time.monotonic(), 0))
     except asyncio.CancelledError:
@@ -298,12 +297,12 @@ async def _handle(
     return work.result()
 
 
-async def _invoke(tool: Tool, given: dict[str, Any]) -> ToolOutcome:
+async def _invoke(tool: Tool, handler: Callable[[], Any]) -> ToolOutcome:
     """The outcome of the handler; what a function gives is read and judged in its thread, too."""
     if inspect.iscoroutinefunction(tool.handler):
-        result = await _unless_it_leaves(tool, tool.handler(**given))
+        result = await _unless_it_leaves(tool, handler())
     else:
-        result = await aside(lambda: _run(tool, given), name=f"tool-{tool.name}")
+        result = await aside(lambda: _run(tool, handler), name=f"tool-{tool.name}")
         if isinstance(result, ToolOutcome):
             return result
         if inspect.isawaitable(result):
@@ -327,10 +326,10 @@ async def _unless_it_leaves(tool: Tool, work: Awaitable[Any]) -> Any:
         raise _left(tool, error) from None
 
 
-def _run(tool: Tool, given: dict[str, Any]) -> Any:
+def _run(tool: Tool, handler: Callable[[], Any]) -> Any:
     """The outcome of a function, or what has to be awaited for it."""
     try:
-        result = tool.handler(**given)
+        result = handler()
         if inspect.isawaitable(result) or isinstance(result, AsyncIterable):
             return result
         if isinstance(result, Iterator):

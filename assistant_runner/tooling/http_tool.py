@@ -15,7 +15,8 @@ from assistant_runner.errors import ConfigurationError
 from assistant_runner.tooling.contract import HttpReply, Tool, ToolContext, ToolFailure
 from assistant_runner.tooling.dynamic import read_parameters
 from assistant_runner.tooling.encoding import to_text
-from assistant_runner.tooling.entries import HttpEntry, entry_tool, secret_values
+from assistant_runner.tooling.entries import HttpEntry, entry_tool
+from assistant_runner.tooling.masking import Masker
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 WITH_BODY = ("POST", "PUT", "PATCH")
@@ -41,8 +42,15 @@ def http_tool(entry: HttpEntry) -> Tool:
             tool=entry.name,
         )
     in_address = _names([entry.url, entry.query])
+    sends_the_rest = entry.method in WITH_BODY and entry.body is None
+    if not sends_the_rest and (unused := sorted(known - used)):
+        raise ConfigurationError(
+            f"tool {entry.name}: the parameter {unused[0]} is used nowhere",
+            remedy=f"put {{{unused[0]}}} into url, query, headers or body, or leave the parameter out",
+            tool=entry.name,
+        )
 
-    async def call(*, context: ToolContext, **arguments: Any) -> HttpReply:
+    async def call(context: ToolContext, /, **arguments: Any) -> HttpReply:
         return await send(entry, arguments, context, in_address=in_address)
 
     return entry_tool(
@@ -59,7 +67,7 @@ async def send(
 ) -> HttpReply:
     """The whole reply of the request with the arguments filled in."""
     values = _without_nulls(arguments)
-    url = PLACEHOLDER.sub(lambda found: quote(_word(values.get(found[1], "")), safe=""), entry.url)
+    url = _address(entry, values)
     query = {
         name: _fill(value, values) for name, value in entry.query.items() if _names(value) <= set(values)
     }
@@ -68,13 +76,16 @@ async def send(
         for name, value in entry.headers.items()
         if _names(value) <= set(values)
     }
-    headers.update(secret_values(entry.secret_headers, context, tool=entry.name))
+    secrets = {name: ref.read(context.environ, tool=entry.name) for name, ref in entry.secret_headers.items()}
+    headers.update({name: entry.secret_headers[name].prefix + value for name, value in secrets.items()})
+    for name, value in headers.items():
+        if not (value.isascii() and value.isprintable()):  # a value may be a secret: it is not shown
+            raise ToolFailure(f"{entry.name}: the header {name} can only hold printable ASCII characters")
     body = _body(entry, values, in_address)
     try:
         response = await context.http.request(
             entry.method,
-            url,
-            params={name: _word(value) for name, value in query.items()} or None,
+            httpx.URL(url).copy_merge_params({name: _words(value) for name, value in query.items()}),
             headers=headers,
             json=body if body is not None and entry.body_format == "json" else None,
             data=body if body is not None and entry.body_format == "form" else None,
@@ -83,13 +94,23 @@ async def send(
         raise ToolFailure(f"{entry.name}: no answer in time", transient=True) from None
     except (httpx.InvalidURL, httpx.LocalProtocolError) as error:
         raise ToolFailure(f"{entry.name}: the request cannot be made: {error}") from None
+    masker = Masker(secrets.values())
     return HttpReply(
         http_version=response.http_version,
         status_code=response.status_code,
         status_text=response.reason_phrase,
-        headers=dict(response.headers),
-        entity=_entity(response),
+        headers=masker.mask_value(dict(response.headers)),
+        entity=masker.mask_value(_entity(response)),
     )
+
+
+def _address(entry: HttpEntry, values: Mapping[str, Any]) -> str:
+    """The address with the arguments in it; ToolFailure where one would lead to another path."""
+    for segment in entry.url.partition("?")[0].split("/"):
+        filled = PLACEHOLDER.sub(lambda found: _word(values.get(found[1], "")), segment)
+        if (names := PLACEHOLDER.findall(segment)) and filled in ("", ".", ".."):
+            raise ToolFailure(f"{entry.name}: {names[0]} is {filled!r}, which cannot stand in a path")
+    return PLACEHOLDER.sub(lambda found: quote(_word(values.get(found[1], "")), safe=""), entry.url)
 
 
 def _body(entry: HttpEntry, values: Mapping[str, Any], in_address: set[str]) -> Any:
@@ -133,6 +154,11 @@ def _names(template: Any) -> set[str]:
     if isinstance(template, list):
         return {name for entry in template for name in _names(entry)}
     return set()
+
+
+def _words(value: Any) -> str | list[str]:
+    """A list for the query as one value after another, anything else as one."""
+    return [_word(entry) for entry in value] if isinstance(value, list) else _word(value)
 
 
 def _word(value: Any) -> str:

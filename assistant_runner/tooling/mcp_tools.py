@@ -125,7 +125,7 @@ async def _target(
     headers = dict(entry.headers)
     for name, ref in entry.secret_headers.items():
         try:
-            headers[name] = ref.read(environ, tool=f"the MCP server {entry.name}")
+            headers[name] = ref.prefix + ref.read(environ, tool=f"the MCP server {entry.name}")
         except ToolFailure as failure:
             raise ConfigurationError(failure.message, remedy="set it", server=entry.name) from None
     if not headers:

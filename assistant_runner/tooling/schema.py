@@ -313,12 +313,6 @@ class _Signature:
             entry, column = _column(parameter, annotation, note)
             parameters.append(entry)
             columns[entry.field] = column
-        if context is not None and any(entry.name == "context" for entry in parameters):
-            raise ConfigurationError(
-                f"tool {name}: beside a ToolContext no parameter can be called 'context'{_at(source)}",
-                remedy="rename the parameter",
-                tool=name,
-            )
         config = ConfigDict(extra="forbid", protected_namespaces=(), regex_engine="python-re")
         try:
             model = create_model(f"{name}_arguments", __config__=config, **columns)
@@ -385,21 +379,20 @@ class _Signature:
 def _wrap(
     function: Callable[..., Any], values: Callable[[dict[str, Any]], dict[str, Any]], context: str | None
 ) -> Callable[..., Any]:
-    """The handler: it gets JSON arguments, and `context` if the function has a parameter for it."""
+    """The handler: it gets JSON arguments, after the context if the function has a parameter for it."""
 
-    def filled(arguments: dict[str, Any]) -> dict[str, Any]:
-        given = {} if context is None else {context: arguments.pop("context", None)}
-        return {**values(arguments), **given}
+    def filled(world: tuple[ToolContext, ...], arguments: dict[str, Any]) -> dict[str, Any]:
+        return {**values(arguments), **({} if context is None else {context: world[0]})}
 
     if inspect.iscoroutinefunction(function):
 
-        async def call_async(**arguments: Any) -> Any:
-            return await function(**filled(arguments))
+        async def call_async(*world: ToolContext, **arguments: Any) -> Any:
+            return await function(**filled(world, arguments))
 
         return call_async
 
-    def call(**arguments: Any) -> Any:
-        return function(**filled(arguments))
+    def call(*world: ToolContext, **arguments: Any) -> Any:
+        return function(**filled(world, arguments))
 
     return call
 

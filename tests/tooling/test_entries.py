@@ -65,6 +65,29 @@ class TestHttp:
 
         assert outcome.content["data"]["path"] == "/w?q=a%26b%3Dc&n=3"
 
+    async def test_a_list_is_repeated_in_the_query_and_what_stands_in_the_address_stays(self):
+        parameters = {"tags": {"type": "array", "items": {"type": "string"}}}
+        async with serve(answer_json) as server:
+            tool = http(server, "/w?v=2", parameters=parameters, query={"tag": "{tags}"})
+            outcome = await run(tool, tags=["a", "b&c"])
+
+        assert outcome.content["data"]["path"] == "/w?v=2&tag=a&tag=b%26c"
+
+    @pytest.mark.parametrize("city", ["..", ".", ""])
+    async def test_no_argument_leads_to_another_path(self, city: str):
+        async with serve(answer_json) as server:
+            outcome = await run(http(server, "/v1/{city}/w", parameters={"city": "string"}), city=city)
+
+        assert outcome.content == f"ask: city is {city!r}, which cannot stand in a path"
+        assert server.seen == []
+
+    async def test_a_parameter_may_be_called_context(self):
+        async with serve(answer_json) as server:
+            tool = http(server, "/w", parameters={"context": "string"}, query={"c": "{context}"})
+            outcome = await run(tool, context="x")
+
+        assert outcome.content["data"]["path"] == "/w?c=x"
+
     async def test_a_body_takes_arguments_with_their_types(self):
         parameters = {"days": "integer", "city": "string"}
         body = {"place": {"name": "{city}", "note": "in {city}"}, "days": "{days}"}
@@ -93,6 +116,16 @@ class TestHttp:
         assert server.seen[0].headers["authorization"] == "Bearer tok-123456"
         assert outcome.content["data"]["auth"] == "Bearer [secret]"
         assert without.content == "ask needs the environment variable MY_TOKEN"
+
+    async def test_a_secret_is_not_shown_whatever_its_variable_is_called(self):
+        secret = {"authorization": {"env": "ROOMS"}}
+        async with serve(answer_json) as server:
+            tool = http(server, "/w", secret_headers=secret, parameters={})
+            outcome = await run(tool, environ={"ROOMS": "tok-123456\n"})
+            broken = await run(tool, environ={"ROOMS": "tok-1\r\n23456"})
+
+        assert outcome.content["data"]["auth"] == "[secret]"
+        assert broken.content == "ask: the header authorization can only hold printable ASCII characters"
 
     async def test_a_secret_file_that_others_can_read_is_refused(self, tmp_path: Path):
         path = tmp_path / "token"
@@ -137,6 +170,12 @@ class TestHttp:
             build_tool(entry)
 
         assert words in caught.value.message
+
+    def test_a_parameter_that_is_sent_nowhere_fails_at_load(self):
+        entry = HttpEntry(name="ask", description="Ask", url="https://a.test/", parameters={"city": "string"})
+
+        with pytest.raises(ConfigurationError, match="the parameter city is used nowhere"):
+            build_tool(entry)
 
 
 def command(code: str, **fields: Any) -> Tool:

@@ -216,11 +216,10 @@ async def test_a_parameter_of_ones_own_may_be_called_context():
 
     def both(context: str, world: ToolContext) -> str:
         """Answer from a context"""
-        return context
+        return f"{context} {world.tool_call_id}"
 
     assert (await call(answer, {"question": "q", "context": "c"})).content == "q c"
-    with pytest.raises(ConfigurationError, match="beside a ToolContext no parameter"):
-        tool_from_function(both)
+    assert (await call(both, {"context": "c"})).content == "c call_1"
 
 
 async def test_a_value_that_the_type_refuses_is_an_error_in_words():
@@ -278,7 +277,7 @@ def test_the_context_is_handed_in_and_not_offered():
 
     assert made.takes_context
     assert list(made.parameters["properties"]) == ["city"]
-    assert made.handler(city="x", context=make_context()) == "x call_1"
+    assert made.handler(make_context(), city="x") == "x call_1"
 
 
 def test_row_s4_4_when_to_use_stands_after_the_description():
