@@ -142,8 +142,13 @@ def check(
     try:
         return model.model_validate(given)
     except ValidationError as error:
+        found: dict[KeyPath, Problem] = {}
         for one in error.errors(include_url=False):
-            problems.append(_problem(model, node, at, dict(one), given))
+            where = _path_in(given, one["loc"])
+            # `int | float` says both what it is as one and as the other: the last, wider, is enough
+            number = where if one["loc"][-1:] in (("int",), ("float",)) else (*where, len(found))
+            found[number] = _problem(model, node, at, dict(one), given)
+        problems.extend(found.values())
         return None
 
 

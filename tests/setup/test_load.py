@@ -120,6 +120,13 @@ def test_case_082_all_misspelled_keys_are_reported_at_once(load):
     assert caught.value.exit_status == 3
 
 
+def test_a_number_that_is_wrong_is_one_problem(load):
+    with pytest.raises(FileInvalid) as caught:
+        load("name: x\nmodel: m\ntemperature: warm\ntop_p: 7\n")
+
+    assert problems(caught) == [(3, "temperature"), (4, "top_p")]
+
+
 CASE_083 = {
     "type": "object",
     "properties": {
