@@ -87,7 +87,7 @@ class HttpEntry(DescribedEntry):
     """A request. `{name}` in url, query, headers and body stands for an argument.
 
     `body`: JSON; a text that is one placeholder takes the argument with its type. Without a body,
-    POST, PUT and PATCH send the arguments that url and query do not use. `secret_headers`: values
+    POST, PUT and PATCH send the arguments that nothing else uses. `secret_headers`: values
     from outside the file. GET and HEAD read, other methods write unless `effects` says otherwise.
     """
 

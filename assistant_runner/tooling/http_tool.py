@@ -41,9 +41,9 @@ def http_tool(entry: HttpEntry) -> Tool:
             remedy="write the host out; arguments may fill path, query, headers and body",
             tool=entry.name,
         )
-    in_address = _names([entry.url, entry.query])
+    rest = known - used
     sends_the_rest = entry.method in WITH_BODY and entry.body is None
-    if not sends_the_rest and (unused := sorted(known - used)):
+    if not sends_the_rest and (unused := sorted(rest)):
         raise ConfigurationError(
             f"tool {entry.name}: the parameter {unused[0]} is used nowhere",
             remedy=f"put {{{unused[0]}}} into url, query, headers or body, or leave the parameter out",
@@ -51,7 +51,7 @@ def http_tool(entry: HttpEntry) -> Tool:
         )
 
     async def call(context: ToolContext, /, **arguments: Any) -> HttpReply:
-        return await send(entry, arguments, context, in_address=in_address)
+        return await send(entry, arguments, context, rest=rest)
 
     return entry_tool(
         entry,
@@ -63,7 +63,7 @@ def http_tool(entry: HttpEntry) -> Tool:
 
 
 async def send(
-    entry: HttpEntry, arguments: Mapping[str, Any], context: ToolContext, *, in_address: set[str]
+    entry: HttpEntry, arguments: Mapping[str, Any], context: ToolContext, *, rest: set[str]
 ) -> HttpReply:
     """The whole reply of the request with the arguments filled in."""
     values = _without_nulls(arguments)
@@ -81,7 +81,7 @@ async def send(
     for name, value in headers.items():
         if not (value.isascii() and value.isprintable()):  # a value may be a secret: it is not shown
             raise ToolFailure(f"{entry.name}: the header {name} can only hold printable ASCII characters")
-    body = _body(entry, values, in_address)
+    body = _body(entry, values, rest)
     try:
         response = await context.http.request(
             entry.method,
@@ -113,11 +113,11 @@ def _address(entry: HttpEntry, values: Mapping[str, Any]) -> str:
     return PLACEHOLDER.sub(lambda found: quote(_word(values.get(found[1], "")), safe=""), entry.url)
 
 
-def _body(entry: HttpEntry, values: Mapping[str, Any], in_address: set[str]) -> Any:
+def _body(entry: HttpEntry, values: Mapping[str, Any], rest: set[str]) -> Any:
     if entry.body is not None:
         return _fill(entry.body, values)
-    if entry.method in WITH_BODY:
-        return {name: value for name, value in values.items() if name not in in_address}
+    if entry.method in WITH_BODY and rest:
+        return {name: value for name, value in values.items() if name in rest}
     return None
 
 

@@ -1,8 +1,9 @@
 """The operations of an OpenAPI document (3.x) as tools: each becomes an HTTP request of its own.
 
-Parameters of path, query and header and a JSON body become the tool's parameters, with the references
-inlined; names that a schema for a model cannot have are spelled with underscores. An operation's
-`operationId` is its name, its summary and description are what the model reads.
+Parameters of path, query and header and a JSON or form body become the tool's parameters, with the
+references inlined; names that a schema for a model cannot have are spelled with underscores. An
+operation's `operationId` is its name, its summary and description are what the model reads. Operations
+that want a body of another kind are left out.
 """
 
 import json
@@ -15,10 +16,22 @@ from assistant_runner.errors import ConfigurationError
 from assistant_runner.tooling.contract import Tool
 from assistant_runner.tooling.entries import HttpEntry, OpenApiEntry
 from assistant_runner.tooling.http_tool import http_tool
-from assistant_runner.tooling.strict import tighten
+from assistant_runner.tooling.strict import nullable, tighten
 
 METHODS = ("get", "head", "post", "put", "patch", "delete")
 BODY = "body"
+FORM = "application/x-www-form-urlencoded"
+NO_SCHEMA_WORDS = (
+    "example",
+    "examples",
+    "xml",
+    "externalDocs",
+    "deprecated",
+    "nullable",
+    "readOnly",
+    "writeOnly",
+)
+NUMBER_FORMATS = ("int32", "int64", "float", "double")
 
 
 def openapi_tools(entry: OpenApiEntry, *, folder: Path) -> list[Tool]:
@@ -31,8 +44,19 @@ def openapi_tools(entry: OpenApiEntry, *, folder: Path) -> list[Tool]:
             remedy="correct the list operations",
         )
     server = (entry.server or _server(document, entry.document)).rstrip("/")
-    chosen = entry.operations if entry.operations is not None else list(found)
-    return [http_tool(_entry(entry, name, found[name], document, server)) for name in chosen]
+    listed = (document.get("components") or {}).get("schemas") or {}
+    schemas = {name: _modern(schema) for name, schema in listed.items()}
+    made = []
+    for name in found if entry.operations is None else entry.operations:
+        _, kind = _body_of(found[name], document)
+        if kind is None or kind == FORM or "json" in kind:
+            made.append(http_tool(_entry(entry, name, found[name], document, server, schemas)))
+        elif entry.operations is not None:
+            raise ConfigurationError(
+                f"{entry.document}: the operation {name} wants a body of {kind}, which tools cannot send",
+                remedy="leave it out of the list operations",
+            )
+    return made
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -56,7 +80,7 @@ def _operations(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, An
     """Every operation under its name, with its path and method in it."""
     for path, item in (document.get("paths") or {}).items():
         for method in METHODS:
-            operation = item.get(method)
+            operation = item.get(method) if isinstance(item, Mapping) else None
             if isinstance(operation, dict):
                 spoken = operation.get("operationId") or f"{method}_{path.strip('/')}"
                 name = re.sub(r"[^a-zA-Z0-9_-]+", "_", spoken).strip("_")[:64]
@@ -69,7 +93,12 @@ def _operations(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, An
 
 
 def _entry(
-    entry: OpenApiEntry, name: str, operation: Mapping[str, Any], document: Mapping[str, Any], server: str
+    entry: OpenApiEntry,
+    name: str,
+    operation: Mapping[str, Any],
+    document: Mapping[str, Any],
+    server: str,
+    schemas: Mapping[str, Any],
 ) -> HttpEntry:
     properties: dict[str, Any] = {}
     required: list[str] = []
@@ -81,17 +110,20 @@ def _entry(
             continue
         key = re.sub(r"\W+", "_", spoken, flags=re.ASCII).strip("_") or f"p{len(properties)}"
         key = f"_{key}" if key[0].isdigit() else key
-        schema = dict(parameter.get("schema") or {"type": "string"})
+        if key in properties and places[where].get(spoken) != key:
+            key = f"{key}_{where}"
+        schema = _modern(parameter.get("schema") or _first_schema(parameter) or {"type": "string"})
         if parameter.get("description"):
             schema["description"] = parameter["description"]
         properties[key] = schema
         places[where][spoken] = key
         if parameter.get("required") or where == "path":
             required.append(key)
-    body = _json_body(operation, document)
-    if body is not None:
-        properties[BODY] = body
-        required.append(BODY)
+    body, kind = _body_of(operation, document)
+    if kind is not None:
+        properties[BODY] = _modern(_first_schema(body, kind) or {})
+        if body.get("required"):
+            required.append(BODY)
     parameters = {"type": "object", "properties": properties, "required": required}
     path = operation["path"]
     for spoken, key in places["path"].items():
@@ -100,25 +132,67 @@ def _entry(
     return HttpEntry(
         name=f"{entry.prefix}{name}"[:64],
         description=" ".join(dict.fromkeys(" ".join(word.split()) for word in words if word)) or name,
-        parameters=tighten(parameters, (document.get("components") or {}).get("schemas") or {}),
+        parameters=tighten(parameters, schemas),
         method=operation["method"],
         url=server + path,
         query={spoken: f"{{{key}}}" for spoken, key in places["query"].items()},
         headers={**entry.headers, **{spoken: f"{{{key}}}" for spoken, key in places["header"].items()}},
         secret_headers=entry.secret_headers,
-        body=None if body is None else f"{{{BODY}}}",
+        body=None if kind is None else f"{{{BODY}}}",
+        body_format="form" if kind == FORM else "json",
         approval=entry.approval,
         timeout_s=entry.timeout_s,
         fetches=entry.fetches,
     )
 
 
-def _json_body(operation: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any] | None:
+def _body_of(
+    operation: Mapping[str, Any], document: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], str | None]:
+    """The request body and the media type that we would send it as; None if there is no body."""
     body = _resolved(operation.get("requestBody") or {}, document)
-    for kind, media in (body.get("content") or {}).items():
-        if "json" in kind:
-            return dict(media.get("schema") or {})
-    return None
+    kinds = list(body.get("content") or {})
+    json_or_form = [kind for kind in kinds if "json" in kind] or [kind for kind in kinds if kind == FORM]
+    return body, next(iter([*json_or_form, *kinds]), None)
+
+
+def _first_schema(part: Mapping[str, Any], kind: str | None = None) -> Mapping[str, Any] | None:
+    """The schema of a body or a parameter that is described by its media type."""
+    content = part.get("content") or {}
+    media = content.get(kind) if kind else next(iter(content.values()), None)
+    schema: Mapping[str, Any] | None = (media or {}).get("schema")
+    return schema
+
+
+def _modern(schema: Any) -> Any:
+    """A schema of OpenAPI 3.0 in the words of JSON Schema; what only a server may set is left out."""
+    if not isinstance(schema, Mapping):
+        return schema
+    result = {
+        word: value
+        for word, value in schema.items()
+        if word not in NO_SCHEMA_WORDS and not word.startswith("x-")
+    }
+    for limit, word in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if isinstance(result.get(word), bool) and result.pop(word) and limit in result:
+            result[word] = result.pop(limit)
+    if result.get("format") in NUMBER_FORMATS:
+        del result["format"]
+    for word in ("items", "additionalProperties", "not"):
+        if word in result:
+            result[word] = _modern(result[word])
+    for word in ("allOf", "anyOf", "oneOf"):
+        if word in result:
+            result[word] = [_modern(entry) for entry in result[word]]
+    if isinstance(result.get("properties"), Mapping):
+        result["properties"] = {
+            name: _modern(entry)
+            for name, entry in result["properties"].items()
+            if not (isinstance(entry, Mapping) and entry.get("readOnly"))
+        }
+        if "required" in result:
+            result["required"] = [name for name in result["required"] if name in result["properties"]]
+    return nullable(result) if schema.get("nullable") else result
 
 
 def _resolved(part: Mapping[str, Any], document: Mapping[str, Any]) -> Mapping[str, Any]:

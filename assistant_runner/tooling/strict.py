@@ -148,7 +148,10 @@ def _tighten(
         result.update({word: value for word, value in schema.items() if word == "description"})
         return result
     if "allOf" in schema:
-        schema = _merged(schema, known)
+        names = [_key(part) for part in schema["allOf"] if "$ref" in part]
+        if again := [name for name in names if name in above]:
+            return _tighten({"$ref": f"#/$defs/{again[0]}"}, known, above, kept)
+        schema, above = _merged(schema, known), (*above, *names)
     for word, value in schema.items():
         match word:
             case "title" | "default" | "$defs" | "discriminator":

@@ -87,6 +87,71 @@ async def test_arguments_go_where_the_document_says(tmp_path: Path):
     assert json.loads(changed.content["body"]) == {"seats": 4}
 
 
+PETS = """
+openapi: 3.0.3
+servers: [{url: SERVER}]
+paths:
+  x-note: nothing
+  /pets:
+    parameters: [{name: context, in: query, schema: {type: string, nullable: true, example: x}}]
+    post:
+      operationId: addDog
+      requestBody: {required: true, content: {application/json: {schema: {$ref: "#/components/schemas/Dog"}}}}
+  /login:
+    post:
+      operationId: login
+      requestBody:
+        content: {application/x-www-form-urlencoded: {schema: {$ref: "#/components/schemas/Login"}}}
+  /ping:
+    post: {operationId: ping, parameters: [{name: x-trace, in: header, schema: {type: string}}]}
+  /upload:
+    post: {operationId: upload, requestBody: {content: {multipart/form-data: {schema: {type: object}}}}}
+components:
+  schemas:
+    Pet:
+      type: object
+      required: [id, name]
+      properties:
+        id: {type: integer, readOnly: true}
+        name: {type: string}
+        age: {type: integer, format: int64, minimum: 0, exclusiveMinimum: true}
+        parent: {nullable: true, allOf: [{$ref: "#/components/schemas/Pet"}]}
+    Dog:
+      allOf:
+        - $ref: "#/components/schemas/Pet"
+        - {type: object, required: [barks], properties: {barks: {type: boolean}}}
+    Login: {type: object, properties: {user: {type: string}}}
+"""
+
+
+async def test_a_document_in_the_words_of_3_0_gives_tools_that_can_be_called(tmp_path: Path):
+    async with serve(answer) as server, guarded_client(allow_hosts=["127.0.0.1"]) as http:
+        (tmp_path / "pets.yaml").write_text(PETS.replace("SERVER", server.url))
+        found = {tool.name: tool for tool in build_tools(OpenApiEntry(document="pets.yaml"), folder=tmp_path)}
+        gate = ToolGate(policy=Policy(writes="allow"))
+        dog = {"name": "Rex", "age": None, "parent": {"name": "Bo", "age": 3, "parent": None}, "barks": True}
+        added = await gate.call(found["addDog"], {"context": "c", "body": dog}, make_context(http=http))
+        logged_in = await gate.call(found["login"], {"body": {"user": "a b"}}, make_context(http=http))
+        pinged = await gate.call(found["ping"], {"x_trace": "t"}, make_context(http=http))
+
+    assert list(found) == ["addDog", "login", "ping"]
+    assert all(tool.strict for tool in found.values())
+    assert added.content["path"] == "/pets?context=c"
+    assert json.loads(added.content["body"]) == {
+        "name": "Rex",
+        "parent": {"name": "Bo", "age": 3},
+        "barks": True,
+    }
+    assert (logged_in.content["body"], pinged.content["body"]) == ("user=a+b", "")
+
+
+def test_an_operation_that_wants_another_kind_of_body_cannot_be_chosen(tmp_path: Path):
+    (tmp_path / "pets.yaml").write_text(PETS.replace("SERVER", "https://pets.test"))
+
+    with pytest.raises(ConfigurationError, match="upload wants a body of multipart/form-data"):
+        build_tools(OpenApiEntry(document="pets.yaml", operations=["upload"]), folder=tmp_path)
+
+
 def test_operations_can_be_chosen_and_prefixed(tmp_path: Path):
     assert list(tools(tmp_path, operations=["showRoom"], prefix="rooms_")) == ["rooms_showRoom"]
 
