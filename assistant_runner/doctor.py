@@ -25,11 +25,18 @@ from assistant_runner.backends.http import HttpBackend
 from assistant_runner.backends.masking import mask
 from assistant_runner.backends.transport import HttpError, Request, Response, Transport
 from assistant_runner.endpoints import is_local_host
-from assistant_runner.errors import AssistantRunnerError
+from assistant_runner.errors import AssistantRunnerError, near_words
 from assistant_runner.keys import key_fault
 from assistant_runner.retries import NO_RETRIES
 from assistant_runner.run.journal import Journal
-from assistant_runner.settings import HOME_VARIABLE, PROJECT_FILE, USER_FILE, LoadedSettings
+from assistant_runner.settings import (
+    ENV_PREFIX,
+    HOME_VARIABLE,
+    PROJECT_FILE,
+    USER_FILE,
+    LoadedSettings,
+    Settings,
+)
 
 State = Literal["ok", "note", "warning", "fault"]
 
@@ -45,6 +52,7 @@ LOCAL_SERVERS: Mapping[int, str] = {
     4891: "GPT4All",
 }
 KNOWN_KEYS = ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "WEATHERAPI_KEY")
+OTHER_VARIABLES = tuple(ENV_PREFIX + word for word in ("HOME", "TRACEBACK", "LIVE_", "TEST_"))
 PROXY_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 EXTRAS: Mapping[str, str] = {
     "azure": "azure.identity",
@@ -126,6 +134,12 @@ def _configuration(loaded: LoadedSettings, cwd: Path) -> list[Finding]:
     findings = [Finding("configuration", "ok", words)]
     if home := loaded.environ.get(HOME_VARIABLE):
         findings.append(Finding("folders", "note", f"all under {home} ({HOME_VARIABLE})"))
+    settings = {f"{ENV_PREFIX}{name.upper()}" for name in Settings.model_fields}
+    for name in sorted(loaded.environ):
+        if name.startswith(ENV_PREFIX) and name not in settings and not name.startswith(OTHER_VARIABLES):
+            near = near_words(name, settings)
+            remedy = f"did you mean {near[0]}?" if near else "config show names the settings"
+            findings.append(Finding("environment", "warning", f"{name} is no setting and is ignored", remedy))
     return findings
 
 
@@ -141,7 +155,7 @@ def _state_folder(loaded: LoadedSettings) -> Finding:
 def _data_folder(loaded: LoadedSettings) -> Finding:
     folder = loaded.folders.data
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         return Finding(
             "data folder", "fault", f"{folder}: {error}", "set data_folder to one you can write to", 3

@@ -31,6 +31,25 @@ class MaskingFormatter(logging.Formatter):
         return mask(super().format(record), self._secrets)
 
 
+class Talk(logging.Handler):
+    """Warnings on stderr in their own words, masked; tracebacks are for those who ask for logs."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        super().__init__(logging.WARNING)
+        self._environ = environ
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not logging.getLogger().handlers:  # else the program has a log of its own (serve)
+            print(masked(record.getMessage(), self._environ), file=sys.stderr)
+
+
+def say_warnings(environ: Mapping[str, str]) -> None:
+    """What Python's handler of last resort does, without tracebacks; nothing if logs are configured."""
+    logger = logging.getLogger(ROOT)
+    if not logger.handlers:
+        logger.addHandler(Talk(environ))
+
+
 def configure_logs(verbosity: int, log_file: str | None, *, environ: Mapping[str, str]) -> None:
     """Lines to stderr at `verbosity` (0 none, 1 what happened, 2 requests too), and to a file: always
     everything. ConfigurationError if the file cannot be written; it is private (mode 0600)."""
@@ -40,7 +59,9 @@ def configure_logs(verbosity: int, log_file: str | None, *, environ: Mapping[str
         handler.close()
     formatter = MaskingFormatter(secrets_of(environ))
     handlers: list[tuple[logging.Handler, int]] = []
-    if verbosity:
+    if not verbosity:
+        handlers.append((Talk(environ), logging.WARNING))
+    else:
         handlers.append(
             (logging.StreamHandler(sys.stderr), logging.INFO if verbosity == 1 else logging.DEBUG)
         )
@@ -50,7 +71,7 @@ def configure_logs(verbosity: int, log_file: str | None, *, environ: Mapping[str
         handler.setLevel(level)
         handler.setFormatter(formatter)
         logger.addHandler(handler)
-    logger.propagate = not handlers
+    logger.propagate = not verbosity and not log_file
     logger.setLevel(min((level for _, level in handlers), default=logging.WARNING))
 
 

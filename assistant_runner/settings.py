@@ -10,17 +10,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from assistant_runner.errors import ConfigurationError, near_words
+from assistant_runner.errors import ConfigurationError, UsageError, near_words
 
 PROJECT_FILE = "assistant-runner.toml"
 USER_FILE = "config.toml"
 ENV_PREFIX = "ASSISTANT_RUNNER_"
 HOME_VARIABLE = "ASSISTANT_RUNNER_HOME"
 SECRET_WORDS = ("api_key", "key", "token", "secret", "password")
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Settings(BaseModel):
@@ -69,22 +72,22 @@ class Settings(BaseModel):
     approve: tuple[str, ...] = ()
     """Globs of tools whose calls are approved beforehand."""
 
-    rounds: int = 25
-    timeout_s: float = 600.0
-    tool_timeout_s: float = 60.0
-    parallelism: int = 8
-    repeats: int = 3
-    bad_rounds: int = 3
-    output_cap: int = 400_000
-    run_expires_s: int = 600
+    rounds: Count = 25
+    timeout_s: Seconds = 600.0
+    tool_timeout_s: Seconds = 60.0
+    parallelism: Count = 8
+    repeats: Count = 3
+    bad_rounds: Count = 3
+    output_cap: Count = 400_000
+    run_expires_s: Count = 600
     if_active: Literal["fail", "wait", "cancel", "takeover"] = "fail"
     restart_expired: bool = False
     on_interrupt: Literal["cancel", "leave"] = "cancel"
-    poll_interval_s: float | None = None
+    poll_interval_s: Seconds | None = None
     journal: bool = True
     telemetry: bool = False
 
-    prices: dict[str, dict[str, float]] = {}
+    prices: dict[str, dict[str, Price]] = {}
     """By model: `input` and `output` per million tokens, in any one currency."""
 
     data_folder: str | None = None
@@ -143,10 +146,17 @@ def load_settings(
         layers.append((str(path), _read_file(path)))
     if assistant_file:
         layers.append(assistant_file)
+    for name, field in Settings.model_fields.items():
+        if environ.get(f"{ENV_PREFIX}{name.upper()}") and not _is_plain(field.annotation):
+            raise ConfigurationError(
+                f"environment {ENV_PREFIX}{name.upper()}: {name} is a list or table, which no variable holds",
+                remedy=f"write {name} into {PROJECT_FILE} or {folders.config / USER_FILE}",
+                key=name,
+            )
     layers.extend(
         (f"environment {ENV_PREFIX}{name.upper()}", {name: environ[f"{ENV_PREFIX}{name.upper()}"]})
-        for name, field in Settings.model_fields.items()
-        if environ.get(f"{ENV_PREFIX}{name.upper()}") and _is_plain(field.annotation)
+        for name in Settings.model_fields
+        if environ.get(f"{ENV_PREFIX}{name.upper()}")
     )
     layers.append(("flag", {name: value for name, value in flags.items() if value is not None}))
 
@@ -158,18 +168,26 @@ def load_settings(
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = str(first["loc"][0]) if first["loc"] else "?"
-        raise ConfigurationError(
-            f"{origins.get(key, 'settings')}: {key}: {first['msg']} (got {first['input']!r})",
-            remedy=f"correct {key}",
-            key=key,
-        ) from None
+        raise _invalid(error, origins) from None
     if settings.data_folder:
         folders = Folders(folders.config, Path(settings.data_folder), folders.state, folders.cache)
     if settings.state_folder:
         folders = Folders(folders.config, folders.data, Path(settings.state_folder), folders.cache)
     return LoadedSettings(settings, origins, environ, folders)
+
+
+def _invalid(error: ValidationError, origins: Mapping[str, str]) -> ConfigurationError:
+    """What is wrong with the first value that does not fit, where it stands; UsageError for a flag's."""
+    first = error.errors()[0]
+    key = str(first["loc"][0]) if first["loc"] else "?"
+    place = ".".join(str(part) for part in first["loc"])
+    words = str(first["msg"]).replace("valid tuple", "list").replace("valid dictionary", "table")
+    words = f"{words} (got {first['input']!r})"
+    origin = origins.get(key, "settings")
+    if origin == "flag":
+        flag = "--" + key.removesuffix("_s").replace("_", "-")
+        return UsageError(f"{flag}: {words}", remedy=f"correct {flag}", key=key)
+    return ConfigurationError(f"{origin}: {place}: {words}", remedy=f"correct {key}", key=key)
 
 
 def lay_assistant_file(

@@ -86,3 +86,10 @@ async def test_a_state_folder_that_cannot_be_used_is_a_fault_with_its_remedy(tmp
     assert found["state folder"].state == "fault"
     assert "state_folder" in found["state folder"].remedy
     assert diagnosis.exit_status == 3
+
+
+async def test_a_mistyped_variable_is_named_with_the_nearest_setting(tmp_path):
+    _, found = await findings(tmp_path, {"ASSISTANT_RUNNER_RONDS": "3"})
+
+    assert found["environment"].found == "ASSISTANT_RUNNER_RONDS is no setting and is ignored"
+    assert found["environment"].remedy == "did you mean ASSISTANT_RUNNER_ROUNDS?"

@@ -60,3 +60,16 @@ def test_case_116_an_exception_in_the_log_is_masked_with_its_trace(tmp_path):
 def test_a_log_file_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(ConfigurationError, match="log file"):
         configure_logs(0, str(tmp_path / "no" / "log"), environ={})
+
+
+def test_a_warning_is_said_without_its_traceback_and_without_secrets(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    configure_logs(0, str(tmp_path / "log"), environ={"OPENAI_API_KEY": KEY})
+
+    try:
+        raise RuntimeError("deep")
+    except RuntimeError:
+        logging.getLogger("assistant_runner.service").exception("it failed with %s", KEY)
+
+    assert capsys.readouterr().err == "it failed with ***\n"
+    assert "Traceback" in (tmp_path / "log").read_text()

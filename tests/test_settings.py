@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assistant_runner.errors import ConfigurationError
+from assistant_runner.errors import ConfigurationError, UsageError
 from assistant_runner.settings import find_folders, load_settings
 
 
@@ -67,3 +67,38 @@ def test_one_variable_moves_all_folders(home, tmp_path):
     assert {folder.parent for folder in (folders.config, folders.data, folders.state, folders.cache)} == {
         tmp_path / "home"
     }
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        pytest.param({"if_active": "maybe"}, "--if-active: Input should be 'fail'", id="no-such-choice"),
+        pytest.param({"timeout_s": 0.0}, "--timeout: Input should be greater than 0", id="no-time"),
+        pytest.param({"timeout_s": float("nan")}, "--timeout: Input should be", id="no-number"),
+        pytest.param({"tool_timeout_s": float("inf")}, "--tool-timeout: Input should be", id="endless"),
+        pytest.param({"poll_interval_s": -1.0}, "--poll-interval: Input should be", id="backwards"),
+    ],
+)
+def test_a_flag_that_cannot_be_is_named_as_it_was_written(home, tmp_path, flags, words):
+    with pytest.raises(UsageError, match=words):
+        load_settings(flags, environ=home, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param("rounds = 0\n", "rounds: Input should be greater than or equal to 1", id="no-rounds"),
+        pytest.param('tools = "x"\n', r"tools: Input should be a list \(got 'x'\)", id="no-list"),
+        pytest.param("[prices.m]\ninput = -1\n", r"prices\.m\.input: Input should be", id="negative-price"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused_in_the_words_of_the_file(home, tmp_path, text, words):
+    (tmp_path / "assistant-runner.toml").write_text(text)
+
+    with pytest.raises(ConfigurationError, match=words):
+        load_settings({}, environ=home, cwd=tmp_path)
+
+
+def test_a_variable_for_a_list_is_refused_instead_of_ignored(home, tmp_path):
+    with pytest.raises(ConfigurationError, match="ASSISTANT_RUNNER_TOOLS: tools is a list or table"):
+        load_settings({}, environ={**home, "ASSISTANT_RUNNER_TOOLS": "a,b"}, cwd=tmp_path)

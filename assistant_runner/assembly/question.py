@@ -104,8 +104,8 @@ def request_for(
 
 def about_runs(loaded: LoadedSettings) -> dict[str, Any]:
     """What the journal keeps with every question, so that another process can take its run up: settings
-    (no secrets, headers left out) and folder."""
-    values = loaded.settings.model_dump(mode="json", exclude={"backend_headers"})
+    (no secrets: headers and the proxy are left out) and folder."""
+    values = loaded.settings.model_dump(mode="json", exclude={"backend_headers", "proxy"})
     return {
         "settings": {name: value for name, value in values.items() if loaded.origins[name] != "default"},
         "folder": str(Path.cwd()),

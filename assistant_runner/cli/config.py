@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from assistant_runner.cli.options import json_option
 app = Group("config", help="Settings, and the schema of assistant files.")
 
 MASKED = "(hidden)"
+PASSWORD = re.compile(r"(//[^:@/]*:)[^@/]*@")
 
 
 @app.command()
@@ -51,6 +53,9 @@ def show(
     values: dict[str, Any] = loaded.settings.model_dump(mode="json")
     if values["backend_headers"]:
         values["backend_headers"] = dict.fromkeys(values["backend_headers"], MASKED)
+    for name in ("backend", "engine_base_url", "proxy"):
+        if values[name]:
+            values[name] = PASSWORD.sub(rf"\1{MASKED}@", values[name])
     folders = {
         f"{name}_folder": str(getattr(loaded.folders, name)) for name in ("config", "data", "state", "cache")
     }

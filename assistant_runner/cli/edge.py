@@ -127,11 +127,10 @@ def run_async(work: Coroutine[Any, Any, T], *, busy: bool = False) -> T:
 
 def _run_async(work: Coroutine[Any, Any, T], *, busy: bool) -> T:
     import asyncio  # not for --help
-    import logging
 
-    logger = logging.getLogger("assistant_runner")
-    if not logger.handlers:  # no log unless it is asked for, not even of a fault of our own service
-        logger.addHandler(logging.NullHandler())
+    from assistant_runner.logs import say_warnings
+
+    say_warnings(os.environ)
     caught: list[int] = []
 
     async def main() -> T:

@@ -269,7 +269,8 @@ class _Work:
         last = [message for message in messages if message.id not in self.watcher.before_calls]
         text, notes = render_answer(last or messages)
         self._warnings.extend(notes)
-        ending = ending_of(run, partial=text)
+        details = last[-1].incomplete_details if last else None
+        ending = ending_of(run, partial=text, cut=details.reason if details else None)
         if ending is not None:
             await self._tell_end(ending)
             raise ending

@@ -39,8 +39,9 @@ def quota_is_used_up(run: Run) -> bool:
     return (error.model_extra or {}).get("kind") == "quota" or _QUOTA.search(error.message) is not None
 
 
-def ending_of(run: Run, *, partial: str = "") -> RunError | BackendError | None:
-    """The error of a terminal run, None if it completed. `partial` is the text it wrote so far."""
+def ending_of(run: Run, *, partial: str = "", cut: str | None = None) -> RunError | BackendError | None:
+    """The error of a terminal run, None if it completed. `partial` is the text it wrote so far, `cut` why
+    its last message is not whole: a run has no word of its own for the content filter."""
     facts = {"run_id": run.id, "thread_id": run.thread_id}
     if run.status == "completed":
         return None
@@ -85,7 +86,8 @@ def ending_of(run: Run, *, partial: str = "") -> RunError | BackendError | None:
             **facts,
         )
     if run.status == "incomplete":
-        reason = (run.incomplete_details.reason if run.incomplete_details else None) or "no reason given"
+        reason = (run.incomplete_details.reason if run.incomplete_details else None) or cut
+        reason = reason or "no reason given"
         return RunIncomplete(
             f"run {run.id} is incomplete: {reason}",
             remedy=_INCOMPLETE_REMEDIES.get(reason, "the thread can be used again"),

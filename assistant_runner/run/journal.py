@@ -69,7 +69,6 @@ CREATE TABLE IF NOT EXISTS runs (
     created_at REAL NOT NULL, updated_at REAL NOT NULL
 );
 CREATE INDEX IF NOT EXISTS runs_by_run_id ON runs (run_id);
-CREATE INDEX IF NOT EXISTS runs_by_time ON runs (created_at);
 CREATE TABLE IF NOT EXISTS records (
     key TEXT NOT NULL, seq INTEGER NOT NULL, at REAL NOT NULL, event TEXT NOT NULL, body TEXT NOT NULL,
     PRIMARY KEY (key, seq)
@@ -310,16 +309,14 @@ class Journal:
     # -- reading --------------------------------------------------------------------------------
 
     def runs(self, *, limit: int = 20) -> list[JournalRun]:
-        """The newest runs first."""
-        rows = self._db.execute(
-            f"SELECT {_COLUMNS} FROM runs ORDER BY created_at DESC, key DESC LIMIT ?", (limit,)
-        )
+        """The newest runs first, in the order in which they were begun, whatever the clock said."""
+        rows = self._db.execute(f"SELECT {_COLUMNS} FROM runs ORDER BY rowid DESC LIMIT ?", (limit,))
         return [_journal_run(row) for row in rows]
 
     def find(self, reference: str) -> JournalRun:
         """The run with this run id or journal key, or whose id begins so; NotFound otherwise."""
         rows = self._db.execute(
-            f"SELECT {_COLUMNS} FROM runs WHERE run_id = ?1 OR key = ?1 ORDER BY created_at DESC LIMIT 1",
+            f"SELECT {_COLUMNS} FROM runs WHERE run_id = ?1 OR key = ?1 ORDER BY rowid DESC LIMIT 1",
             (reference,),
         ).fetchall()
         if not rows and len(reference) >= 6:
@@ -383,7 +380,7 @@ class Journal:
                 for row in self._db.execute(
                     "SELECT key FROM runs WHERE owner IS NULL AND (result IS NOT NULL OR status IN"
                     " ('completed', 'failed', 'cancelled', 'expired', 'incomplete'))"
-                    " ORDER BY created_at DESC LIMIT -1 OFFSET ?",
+                    " ORDER BY rowid DESC LIMIT -1 OFFSET ?",
                     (keep,),
                 )
             ]

@@ -179,6 +179,7 @@ def test_config_show_says_where_each_value_comes_from(cli, town, monkeypatch):
         TOWN + "limits: {rounds: 3}\nbackend: {url: http://127.0.0.1:1/v1, headers: {x-key: sk-1}}\n"
     )
     monkeypatch.setenv("ASSISTANT_RUNNER_MODEL", "from-here")
+    monkeypatch.setenv("ASSISTANT_RUNNER_PROXY", "http://user:word-1@proxy:3128")
 
     outcome = cli("config", "show", "--origin", "--json")
 
@@ -187,6 +188,7 @@ def test_config_show_says_where_each_value_comes_from(cli, town, monkeypatch):
     assert document["origins"]["rounds"].endswith("assistant.yaml")
     assert document["origins"]["model"] == "environment ASSISTANT_RUNNER_MODEL"
     assert "sk-1" not in outcome.stdout
+    assert document["settings"]["proxy"] == "http://user:(hidden)@proxy:3128"
 
 
 def test_case_087_a_function_that_is_not_here_is_named_before_the_run(cli, town):

@@ -60,6 +60,13 @@ def test_a_quota_that_is_used_up_is_told_from_a_rate(words, code):
     assert ("billing" in error.remedy) == (code is not None)
 
 
+def test_what_cut_the_last_message_is_the_reason_where_the_run_gives_none():
+    error = ending_of(run_object("incomplete"), cut="content_filter")
+
+    assert "content_filter" in error.message
+    assert "rephrase" in error.remedy
+
+
 def test_a_completed_run_is_no_error():
     assert ending_of(run_object("completed")) is None
 

@@ -54,6 +54,18 @@ async def test_every_event_comes_back_as_it_was_in_order(tmp_path):
         assert [record.event for record in journal.records(recording.key)] == EVENTS
 
 
+async def test_the_newest_run_is_the_one_begun_last_even_if_the_clock_was_put_back(tmp_path):
+    times = iter([3000.0, 3000.0, 1000.0, 1000.0])
+    with Journal(tmp_path, clock=lambda: next(times, 1000.0)) as journal:
+        for prompt in ("before", "after"):
+            recording = begin(journal, prompt)
+            await recording.listen(EVENTS[0])
+            recording.release()
+
+        assert [run.prompt for run in journal.runs()] == ["after", "before"]
+        assert journal.last().prompt == "after"
+
+
 async def test_a_record_is_seen_by_another_process_as_soon_as_listen_returns(tmp_path):
     with Journal(tmp_path) as journal, Journal(tmp_path) as other:
         recording = begin(journal)
