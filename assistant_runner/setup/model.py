@@ -19,6 +19,8 @@ from assistant_runner.wire.base import Number
 from assistant_runner.wire.tools import ResponseFormat, ToolChoice
 
 IDENTITY_KEY = "assistant_runner"
+METADATA_PAIRS = 15
+"""What a file may say of the protocol's 16: one is ours."""
 """The metadata key by which an assistant of ours is found again if the lock is lost."""
 
 FILE_KEY = "ASSISTANT_FILE_API_KEY"
@@ -56,8 +58,10 @@ class AssistantBody(Entry):
         """16 pairs of the protocol, one of which is ours; keys to 64, values to 512 characters."""
         if value is None:
             return None
-        if len(value) > 15:
-            raise ValueError("expected at most 15 pairs (the protocol's 16th names this assistant)")
+        if len(value) > METADATA_PAIRS:
+            raise ValueError(
+                f"expected at most {METADATA_PAIRS} pairs (the protocol's 16th names this assistant)"
+            )
         for key, text in value.items():
             if len(key) > 64 or len(text) > 512:
                 raise ValueError(f"{key!r}: expected at most 64 characters of key and 512 of value")

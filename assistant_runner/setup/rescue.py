@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from assistant_runner.setup.dumps import read_dump
-from assistant_runner.setup.model import REASONING_EFFORTS
+from assistant_runner.setup.model import METADATA_PAIRS, REASONING_EFFORTS
 from assistant_runner.setup.writing import file_document, to_yaml
 from assistant_runner.wire.assistants import Assistant, AssistantModify
 
@@ -32,6 +32,13 @@ class Rescued:
     source: str
     document: dict[str, Any]
     lost: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        metadata = dict(self.document.get("metadata") or {})
+        for key in list(metadata)[METADATA_PAIRS:]:
+            del metadata[key]
+            self.lost.append(f"metadata {key}: the protocol has 16 pairs, and one names this assistant")
+            self.document["metadata"] = metadata
 
     @property
     def name(self) -> str:

@@ -41,6 +41,18 @@ def test_an_assistant_object_keeps_its_settings_and_says_what_is_lost(tmp_path):
     assert "top_p" not in one.document
 
 
+def test_a_sixteenth_pair_of_metadata_is_named_so_that_the_file_can_be_applied(tmp_path):
+    pairs = {f"k{n}": "v" for n in range(16)}
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps({"id": "asst_1", "object": "assistant", "model": "m", "metadata": pairs}))
+    (tmp_path / "assistant.yaml").write_text((found := rescue(dump)).file_text())
+
+    [spec] = load_assistant_file(tmp_path / "assistant.yaml", environ={})
+
+    assert spec.metadata == {f"k{n}": "v" for n in range(15)}
+    assert any(word.startswith("metadata k15") for word in found.found[0].lost)
+
+
 def test_ids_are_kept_when_told_to():
     [one] = rescue(DUMPS / "assistant.json", keep_ids=True).found
 
