@@ -248,7 +248,7 @@ def _read_html(html: str, *, url: str, status: int) -> Page:
     if flaw := flaw_of(html):
         log.info("%s is read without its structure: it has %s", url, flaw)
         html = flatten(html, BREAKS)
-    tree = LexborHTMLParser(html, options=LexborDocumentOptions.WO_EVENTS)
+    tree = LexborHTMLParser(html, options=LexborDocumentOptions.WO_EVENTS, scripting=True)
     heading, root = tree.css_first("head title"), tree.css_first("html")
     robots = tree.head.css_first('meta[name="robots" i]') if tree.head else None
     to_robots = (robots.attributes.get("content") or "") if robots else ""

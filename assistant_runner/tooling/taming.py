@@ -43,7 +43,7 @@ VOID_NAMES = (
 )
 VOID = frozenset(VOID_NAMES.split())
 """What is never on the stack of open elements, or once."""
-RAW_NAMES = "script style textarea title xmp iframe noembed noframes"
+RAW_NAMES = "script style textarea title xmp iframe noembed noframes noscript"
 RAW = frozenset(RAW_NAMES.split())
 NOTHING: frozenset[str] = frozenset()
 SIBLINGS = {

@@ -53,6 +53,14 @@ def test_what_is_hidden_is_not_text_whatever_its_element(name: str, attribute: s
     assert page.text.split() == ["seen", "too"]
 
 
+def test_a_picture_for_browsers_without_scripts_does_not_end_the_head():
+    pixel = '<noscript><img src="https://counter.test/p.gif"></noscript>'
+
+    page = read(f"<head>{pixel}<title>Ferry</title><meta name=robots content=noai></head><p>At seven</p>")
+
+    assert (page.title, page.robots, page.text) == ("Ferry", "noai", "At seven")
+
+
 def test_a_main_part_with_little_text_and_much_markup_yields_to_the_whole_page():
     page = read(f"<main>{'<i></i>' * 500}short</main><div>{'The ferry leaves at 7. ' * 30}</div>")
 

@@ -43,6 +43,7 @@ def read(html: str) -> Page | None:
         pytest.param(times("<div></x>"), id="nested-with-other-ends"),
         pytest.param(times("<div><!--</div>-->"), id="nested-with-ends-in-comments"),
         pytest.param(times("<div a='</div>'>"), id="nested-with-ends-in-values"),
+        pytest.param(times("<div><noscript></div></noscript>"), id="nested-with-ends-for-no-scripts"),
         pytest.param(times("<div><object></div></object>"), id="nested-with-ends-out-of-scope"),
         pytest.param(times("<ul><li>"), id="nested-lists"),
         pytest.param(times("<rt>"), id="ruby-text-without-ruby"),
