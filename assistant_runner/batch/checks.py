@@ -71,6 +71,8 @@ def expectation_problem(expect: Mapping[str, Any]) -> str | None:
     for name, value in expect.items():
         if name not in _CHECKS:
             return f"unknown expectation {name!r}; there are: {', '.join(_CHECKS)}"
+        if value is None and name != "equals":
+            return f"{name} says nothing"
         try:
             for one in _each(name, value):
                 if name == "regex":

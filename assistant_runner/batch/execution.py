@@ -144,6 +144,7 @@ class Batch:
         self._assertions = assertions
         self._cache = cache
         self._changes = changes
+        self.unasked = set(assertions.rows)  # ids that assertions name and no row has had so far
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
         self._halted = asyncio.Event()
@@ -318,6 +319,7 @@ class Batch:
             reading.cancel()
 
     async def _offer(self, sequence: int, row: Row) -> None:
+        self.unasked.discard(str(row.id))
         found = self._store.index.get(row.key)
         if found is not None and ((self._policy.scan and self._source.rereadable) or self._keeps(row, found)):
             self.tally.kept += 1

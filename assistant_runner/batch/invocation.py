@@ -33,7 +33,7 @@ from assistant_runner.batch.limiter import Limiter, LimiterPlan
 from assistant_runner.batch.lock import output_lock
 from assistant_runner.batch.output import ResultStore, read_results, state_folder, writing
 from assistant_runner.batch.progress import LOCK_FILE, read_command, snapshot, write_command, write_snapshot
-from assistant_runner.batch.source import Source, spool
+from assistant_runner.batch.source import WHOLE, Source, spool
 from assistant_runner.errors import NotFound, UsageError
 from assistant_runner.settings import LoadedSettings, lay_assistant_file
 from assistant_runner.setup.finding import find_spec
@@ -145,6 +145,8 @@ async def run_batch(
             write_snapshot(request.output, final)
         talk.tell(final)
         _say_how_it_ended(batch, talk)
+        if batch.unasked and batch.stop is None and request.source.shard == WHOLE:
+            talk.say(f"no row has the id {', '.join(sorted(batch.unasked)[:5])}: its assertions hold nothing")
         if request.output is not None:
             _write_reports(request, request.output)
         return BatchOutcome(batch.status(), final, batch.stop)

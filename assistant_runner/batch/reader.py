@@ -236,8 +236,8 @@ def _read_json(texts: Iterator[str], name: str) -> Iterator[Record]:
     def broken(why: str, below: int = 0) -> UsageError:
         return UsageError(
             f"{name}, line {line + below}: the JSON is broken: {why}",
-            remedy="correct it, or write one document a line and use --format jsonl; lines of comments are "
-            "left out by --comments '//'",
+            remedy="correct it, or say what it is: --format jsonl (a document a line), lines; comments "
+            "are left out by --comments '//'",
             file=name,
             line=line + below,
         )

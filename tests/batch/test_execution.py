@@ -349,13 +349,14 @@ async def test_rows_that_left_the_input_are_counted_and_their_answers_kept(bench
     assert (bench.output.parent / "out.jsonl.batch" / "superseded.jsonl").read_text().count("\n") == 3
 
 
-async def test_an_unknown_expectation_is_a_problem_of_its_row(bench):
-    bench.write({"prompt": "a", "expect": {"containz": "x"}})
+async def test_an_expectation_that_cannot_be_checked_is_a_problem_of_its_row(bench):
+    bench.write({"prompt": "a", "expect": {"containz": "x"}}, {"prompt": "b", "expect": {"contains": None}})
 
     await bench.go(runner := FakeRunner())
 
     assert runner.asked == []
     assert "unknown expectation 'containz'" in bench.rows()[0]["error"]["message"]
+    assert "contains says nothing" in bench.rows()[1]["error"]["message"]
 
 
 class JournalledRunner(FakeRunner):

@@ -9,6 +9,7 @@ import pytest
 
 from assistant_runner.assembly import Question
 from assistant_runner.batch.budget import Budget
+from assistant_runner.batch.checks import Assertions
 from assistant_runner.batch.execution import Policy
 from assistant_runner.batch.invocation import BatchRequest, run_batch
 from assistant_runner.batch.progress import read_snapshot
@@ -89,6 +90,14 @@ async def test_limits_of_an_assistant_file_hold_for_rows(invocation):
     await invocation.go(runner := FakeRunner())
 
     assert {question.limits.rounds for question in runner.asked} == {2}
+
+
+async def test_assertions_that_no_row_meets_are_said(invocation):
+    wrong = Assertions({}, {"b": {"contains": "re:"}})
+
+    await invocation.go(FakeRunner(), assertions=wrong)
+
+    assert invocation.heard.said[-1].startswith("no row has the id b")
 
 
 async def test_a_model_without_a_price_is_said(invocation):
