@@ -52,6 +52,11 @@ class Endpoint:
         return urlsplit(self.base_url).hostname or ""
 
     @property
+    def site(self) -> str:
+        """The host as words name it, with its port if the address has one."""
+        return urlsplit(self.base_url).netloc.rpartition("@")[2]
+
+    @property
     def is_local(self) -> bool:
         """True for this machine and private networks: such servers may need no key."""
         return is_local_host(self.host)

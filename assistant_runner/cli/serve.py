@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 )
 @click.option("--api-key-env", multiple=True, help="Environment variable that holds such a key.")
 @click.option("--api-key-file", type=PATH, help="File with such keys, one a line, mode 0600.")
-@click.option("--expire-after", type=Number(min=0.1), help="Seconds after which an unfinished run expires.")
+@click.option(
+    "--expire-after",
+    type=Number(min=0.1, max=366 * 86_400),
+    help="Seconds after which an unfinished run expires; at most a year.",
+)
 @click.option(
     "--code-interpreter",
     default="script",

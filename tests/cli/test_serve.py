@@ -90,12 +90,13 @@ def test_a_bad_script_is_named_with_its_place(tmp_path: Path, document: str, wor
     [
         (["--engine", "script"], 3, "needs a script"),
         (["--engine", "nonsense"], 2, "no engine 'nonsense'"),
+        (["--engine", "planner", "--expire-after", "inf"], 2, "--expire-after"),
         (["--code-interpreter", "always"], 2, "--code-interpreter 'always'"),
         (["--api-key-env", "NOT_SET_ANYWHERE"], 3, "NOT_SET_ANYWHERE"),
         (["--api-key", "two words"], 3, "white space"),
         (["--port", "70000"], 2, "65535"),
     ],
-    ids=["no script", "engine", "interpreter", "key variable", "key", "port"],
+    ids=["no script", "engine", "expiry", "interpreter", "key variable", "key", "port"],
 )
 def test_a_wrong_option_is_explained(options: list[str], status: int, words: str):
     done = serve(*options, "--data", ":memory:", *([] if "--port" in options else ["--port", "0"]))

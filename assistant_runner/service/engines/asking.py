@@ -46,7 +46,7 @@ class Asker:
 
     def label(self, api: str) -> str:
         """For people: which API at which host, and the model if one is settled."""
-        return f"{api} at {self.endpoint.host}{self.names.shown()}"
+        return f"{api} at {self.endpoint.site}{self.names.shown()}"
 
     async def ask(self, request: TurnRequest, once: Try) -> AsyncIterator[TurnEvent]:
         """The events of a turn: what is to be said of its model, then the tries."""

@@ -124,7 +124,7 @@ class ChatEngine:
                 async for chunk in stream:
                     for event in reader.take(chunk):
                         yield event
-            for event in reader.close(self._endpoint.host):
+            for event in reader.close(self._endpoint.site):
                 yield event
         finally:
             await stream.close()

@@ -205,7 +205,7 @@ async def with_retries(
             failure = translate(error, endpoint=endpoint, model=model)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             logger.debug("an answer that could not be read", exc_info=error)
-            words = f"{endpoint.host} sent an answer that is not in this API's shape ({type(error).__name__})"
+            words = f"{endpoint.site} sent an answer that is not in this API's shape ({type(error).__name__})"
             failure = Failure(EngineError("server_error", words, kind="bad_answer"), repeat=True)
         finally:
             await tries.aclose()
@@ -253,7 +253,7 @@ def translate(error: Exception, *, endpoint: Endpoint, model: str) -> Failure:
         return _from_status(error, endpoint, model)
     if isinstance(error, openai.APITimeoutError | httpx2.TimeoutException):
         return Failure(
-            EngineError("server_error", f"{endpoint.host} did not answer in time", kind="timeout"),
+            EngineError("server_error", f"{endpoint.site} did not answer in time", kind="timeout"),
             repeat=True,
         )
     if isinstance(error, openai.APIConnectionError | httpx2.TransportError):
@@ -262,7 +262,7 @@ def translate(error: Exception, *, endpoint: Endpoint, model: str) -> Failure:
         return Failure(
             EngineError(
                 "server_error",
-                f"{endpoint.host} sent something in its stream that is no JSON",
+                f"{endpoint.site} sent something in its stream that is no JSON",
                 kind="bad_answer",
             ),
             repeat=True,
@@ -273,14 +273,14 @@ def translate(error: Exception, *, endpoint: Endpoint, model: str) -> Failure:
             endpoint=endpoint,
             model=model,
         )
-    return Failure(EngineError("server_error", f"{endpoint.host}: {type(error).__name__}: {error}"))
+    return Failure(EngineError("server_error", f"{endpoint.site}: {type(error).__name__}: {error}"))
 
 
 def from_error_object(body: Mapping[str, Any], *, endpoint: Endpoint, model: str) -> Failure:
     """The Failure of an error object inside a stream or a response."""
     code = str(body.get("code") or body.get("type") or "server_error")
     words = str(body.get("message") or code)
-    said = f"{endpoint.host}: {words}"
+    said = f"{endpoint.site}: {words}"
     if code in QUOTA_CODES:
         return Failure(EngineError("rate_limit_exceeded", _quota_words(endpoint, words), kind="quota"))
     if code in {"rate_limit_exceeded", "429", "too_many_requests"}:
@@ -303,12 +303,12 @@ def _from_transport(error: Exception, endpoint: Endpoint) -> Failure:
     reason = str(cause) or type(cause).__name__
     text = reason.lower()
     if "certificate" in text or "ssl" in text or "tls" in text:
-        words = f"{endpoint.host}: no secure connection: {reason}; give a private authority with ca_file"
+        words = f"{endpoint.site}: no secure connection: {reason}; give a private authority with ca_file"
         return Failure(EngineError("server_error", words, kind="tls"))
     if isinstance(cause, httpx2.ProxyError):
         return Failure(EngineError("server_error", f"the proxy refused: {reason}", kind="unreachable"))
     if isinstance(cause, httpx2.RemoteProtocolError | httpx2.ReadError):
-        words = f"{endpoint.host} broke the connection in the middle of its answer: {reason}"
+        words = f"{endpoint.site} broke the connection in the middle of its answer: {reason}"
         return Failure(EngineError("server_error", words, kind="unreachable"), repeat=True)
     words = f"{endpoint.base_url} cannot be reached: {reason}"
     return Failure(EngineError("server_error", words, kind="unreachable"), repeat=True)
@@ -332,10 +332,10 @@ def _from_status(error: openai.APIStatusError, endpoint: Endpoint, model: str) -
     if not words:
         words = _excerpt(response)
         if "json" not in response.headers.get("content-type", "") and status not in {401, 403, 404, 429}:
-            note = f"{endpoint.host} answered {status} with something that is not this API: {words}"
+            note = f"{endpoint.site} answered {status} with something that is not this API: {words}"
             kind = "unreachable" if status in {502, 503, 504} else "bad_answer"
             return Failure(EngineError("server_error", note, kind=kind), repeat=may_repeat and status >= 500)
-    said = f"{endpoint.host} answered {status}: {words}"
+    said = f"{endpoint.site} answered {status}: {words}"
     if status == 401 or status == 403:
         why = "the key is missing or wrong" if status == 401 else "the key may not do this"
         return Failure(EngineError("server_error", f"{said} ({why})", kind="authentication"))
@@ -397,7 +397,7 @@ def _not_found(error: openai.APIStatusError, endpoint: Endpoint, model: str, cod
 
 
 def _quota_words(endpoint: Endpoint, words: str) -> str:
-    return f"{endpoint.host}: the quota is used up: {words} (waiting does not help: check plan and billing)"
+    return f"{endpoint.site}: the quota is used up: {words} (waiting does not help: check plan and billing)"
 
 
 def _filter_words(body: Mapping[str, Any], words: str) -> str:
@@ -455,6 +455,6 @@ async def check_stream(response: httpx2.Response, endpoint: Endpoint) -> Mapping
     if isinstance(document, dict):
         return document
     words = (
-        f"{endpoint.host} answered with {kind or 'no content type'}, not with this API: {_excerpt(response)}"
+        f"{endpoint.site} answered with {kind or 'no content type'}, not with this API: {_excerpt(response)}"
     )
     raise Refused(Failure(EngineError("server_error", words, kind="bad_answer")))

@@ -438,7 +438,7 @@ class ResponsesReader:
         """Carry and Finish; Refused if the stream was cut or the response failed."""
         final = self._final
         if final is None:
-            words = f"{self._endpoint.host}: the stream ended in the middle of the answer"
+            words = f"{self._endpoint.site}: the stream ended in the middle of the answer"
             raise Refused(Failure(EngineError("server_error", words, kind="cut"), repeat=True))
         status = final.get("status")
         if status in {"failed", "cancelled"}:

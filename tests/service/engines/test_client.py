@@ -177,6 +177,12 @@ async def test_nothing_is_repeated_once_a_piece_of_the_answer_went_out():
     assert (error.kind, waits, len(fake.asked)) == ("unreachable", [], 1)
 
 
+def test_words_name_a_server_with_its_port():
+    engine = ChatEngine(Provider(normalise_endpoint("http://127.0.0.1:8123/v1")))
+
+    assert "127.0.0.1:8123" in engine.label
+
+
 async def test_an_unreachable_server_is_named():
     sleep = FakeSleep()
     engine = ChatEngine(Provider(normalise_endpoint("http://127.0.0.1:9/v1")), sleep=sleep)
