@@ -25,6 +25,7 @@ from assistant_runner.setup.strict import text_enums
 
 SUFFIX = ".prompt"
 FOLDERS = (".", "prompts")
+_OPEN = re.compile(r"---[ \t]*\r?\n")
 _FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
 _TAG = re.compile(r"\{\{\{?\s*(!--.*?--|![^}]*|[#/]?[^{}]*?)\s*\}?\}\}", re.DOTALL)
 _NAME = re.compile(r"[@A-Za-z_][\w.@-]*")
@@ -133,6 +134,9 @@ def read_prompt(path: Path) -> PromptTemplate:
         raise UsageError(f"{path}: cannot be read: {error}", remedy="name a prompt file") from None
     match = _FRONT.match(text)
     if not match:
+        if _OPEN.match(text):
+            problem = Problem(Place(path, 1, 1), "", "front matter begins here, and no line --- ends it")
+            raise FileInvalid([problem])
         _check_template(text, path, 1)
         return PromptTemplate(path.stem, path, text)
     nodes = parse_text("\n" + match[1], path)  # the first line is the ---

@@ -82,6 +82,7 @@ def test_picoschema_becomes_json_schema():
     [
         pytest.param("---\nsytem: x\n---\nhello", r"2:1: sytem: .*'system'", id="unknown-key"),
         pytest.param("---\ninput: {schema: {a: strng}}\n---\n{{a}}", "did you mean 'string'", id="type"),
+        pytest.param("---\nsystem: x\nhello", r"1:1: front matter .* no line --- ends it", id="open-front"),
         pytest.param("a\n{{#if x}}b", r":2: .*not closed", id="open-block"),
         pytest.param("---\nsystem: x\n---\na\n{{run x}}", r":5: .*helpers", id="helper"),
     ],
