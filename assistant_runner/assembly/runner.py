@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from assistant_runner.assembly.question import (
     Question,
@@ -32,7 +32,8 @@ from assistant_runner.backends.base import Backend
 from assistant_runner.errors import ConfigurationError, NotFound, UsageError
 from assistant_runner.run.dispatch import DecideUnknown
 from assistant_runner.run.driver import Driver, Policies
-from assistant_runner.run.events import CallFinished, Listener, RunEvent, Warned
+from assistant_runner.run.endings import ending_of
+from assistant_runner.run.events import CallFinished, Listener, RunEnded, RunEvent, Warned
 from assistant_runner.run.journal import Journal, JournalRun, Recording
 from assistant_runner.run.loop import Workshop
 from assistant_runner.run.memory import RunMemory, recall
@@ -296,6 +297,19 @@ class AssembledRunner:
             )
             _finish(recording, spans, result)
         return result
+
+    async def note_end(self, run: Run) -> None:
+        """Write to the journal how a run ended that nobody follows; one that somebody follows, they write."""
+        ending = ending_of(run)
+        if self._journal is None or ending is None:
+            return
+        try:
+            recording = self._journal.take_up(self._journal.find(run.id))
+        except (NotFound, UsageError):
+            return
+        error: Any = ending.document()["error"]
+        await recording.listen(RunEnded(run.id, run.thread_id, run.status, error))
+        recording.release()
 
     async def take_up(self, run_id: str, *, listener: Listener | None = None) -> RunResult | None:
         """As `resume`, by the run's id; None if the journal does not know it."""

@@ -367,7 +367,7 @@ def steps(
             after = page.data[-1].id
         if as_json:
             print_json([step.document() for step in found], compact=False)
-        else:
+        elif found:
             click.echo("\n".join(render_steps(found)))
 
     run_async(_at_backend(which, options, work))
@@ -394,6 +394,7 @@ def cancel(
             try:
                 async with asyncio.timeout(options.timeout or 60):
                     run = await cancel_and_wait(runner.backend, run)
+                await runner.note_end(run)
             except TimeoutError:
                 raise RunTimedOut(
                     f"run {run_id} was cancelled, but is not over yet",

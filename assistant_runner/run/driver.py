@@ -41,6 +41,7 @@ from assistant_runner.run.events import (
     RunEvent,
     RunRequested,
     RunResumed,
+    RunStarted,
     TextArrived,
     Warned,
 )
@@ -60,6 +61,8 @@ log = logging.getLogger(__name__)
 RATE_TRIES = RetryPolicy(attempts=3, base_s=2.0, cap_s=20.0, longest_s=60.0)
 CANCELLED_BY_US = ("interrupted", "limit_reached", "deadline", "tool_stopped")
 """Endings at which we cancelled the run ourselves: resumed, a fresh run takes its place (row S0.24)."""
+CLOCK_AHEAD_S = 30.0
+"""A new run that looks older than this was not slow to arrive: our clock is wrong, or the backend's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +186,9 @@ class _Work:
             log.info("%s", event.document())
         if isinstance(event, Warned):
             self._warnings.append(event.message)
+        elif isinstance(event, RunStarted) and self.watcher.run is not None:
+            ahead_s = self._driver._clock() - self.watcher.run.created_at  # it was created just now
+            self.loop.ahead_s = ahead_s if ahead_s > CLOCK_AHEAD_S else 0.0
         elif isinstance(event, CallStarted):
             self._calls[event.tool_call_id] = event
         elif isinstance(event, CallFinished) and event.tool_call_id in self._calls:
@@ -426,8 +432,14 @@ class _Work:
         """Cancel once, then say what was left and in what state (case-001)."""
         limit_s, run = self._limits.timeout_s, self.watcher.run
         if run is None:
+            lock = self.starter.blocked_by
+            why = (
+                f": thread {lock.thread_id} is locked by run {lock.id}, which was {lock.status}"
+                if lock
+                else ""
+            )
             return RunTimedOut(
-                f"no run began within {limit_s:g} s",
+                f"no run began within {limit_s:g} s{why}",
                 remedy="raise --timeout, or look at the backend",
             )
         after = run if run.is_terminal else await wait_cancelled(self._backend, run)

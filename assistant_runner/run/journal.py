@@ -203,6 +203,7 @@ class Journal:
     def take_up(self, run: JournalRun) -> "Recording":
         """A recording that goes on with this run; UsageError if another living process works on it."""
         self._hold_lock()
+        run = self.find(run.key)  # whoever had it may have finished since it was looked up
         if run.owner and run.owner != self._owner and self._is_alive(run.owner):
             raise UsageError(
                 f"run {run.run_id or run.key} is being worked on by another process",

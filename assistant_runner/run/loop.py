@@ -63,7 +63,8 @@ class Workshop:
 
 @dataclass
 class RunLoop:
-    """The rounds of one run. `known` is what a journal remembers of it."""
+    """The rounds of one run. `known` is what a journal remembers of it. `ahead_s`: how far our clock is
+    ahead of the backend's, by which the run's expiry is told."""
 
     backend: Backend
     workshop: Workshop
@@ -78,6 +79,7 @@ class RunLoop:
     calls_made: Counter[str] = field(default_factory=Counter)
     pause_after: int | None = None
     known: Known = field(default_factory=Known)
+    ahead_s: float = 0.0
     _bad_rounds: int = 0
     _rounds_here: int = 0
 
@@ -148,7 +150,7 @@ class RunLoop:
     async def _submit(self, run: Run, number: int, results: list[FunctionResult]) -> Run:
         """The run, settled again. RunExpired before anything is sent if it is too late (row S1.32)."""
         late = ", ".join(result.name for result in results)
-        if run.expires_at is not None and self.clock() >= run.expires_at:
+        if run.expires_at is not None and self.clock() - self.ahead_s >= run.expires_at:
             raise _expired(run, late)
         outputs = [result.tool_output() for result in results]
         answered = [output.tool_call_id for output in outputs]
@@ -255,7 +257,7 @@ class RunLoop:
         allowed_s = tool.timeout_s or self.limits.tool_timeout_s
         left_s = self.deadline - self.monotonic()
         if self._run is not None and self._run.expires_at is not None:
-            left_s = min(left_s, self._run.expires_at - self.clock() - SPARE_S)
+            left_s = min(left_s, self._run.expires_at + self.ahead_s - self.clock() - SPARE_S)
         thread_id = self._run.thread_id if self._run is not None else ""
         return self.workshop.context_for(call_id, tool, max(0.05, min(allowed_s, left_s)), thread_id)
 

@@ -39,7 +39,10 @@ class ThreadBusy(RunError):
 
 
 class RunStarter:
-    """Starts the run of one request and follows it to its first settled state."""
+    """Starts the run of one request and follows it to its first settled state.
+
+    `blocked_by`: the run that is waited for, while one locks the thread.
+    """
 
     def __init__(
         self,
@@ -55,6 +58,7 @@ class RunStarter:
         self._watcher = watcher
         self._emit = emit
         self._if_active = if_active
+        self.blocked_by: Run | None = None
         self._settle = settle
         self._sleep = sleep
 
@@ -176,6 +180,7 @@ class RunStarter:
                 status=run.status,
                 remedy="choose what to do with it: --if-active wait, cancel or takeover",
             )
+        self.blocked_by = run
         if self._if_active == "takeover":
             after = await self._settle(run)
             done = "was taken over"
@@ -185,6 +190,7 @@ class RunStarter:
         else:
             after = await RunWatcher(self._backend, _nobody, run=run, sleep=self._sleep).poll_terminal()
             done = "was waited for"
+        self.blocked_by = None
         await self._emit(Warned(f"run {run.id} locked the thread; it {done} and is {after.status}"))
 
 

@@ -17,6 +17,17 @@ async def test_a_detached_run_is_waited_for_later_and_its_calls_are_answered_the
             assert (await end_of(process))[:2] == (0, "The answer.\n")
 
 
+async def test_a_detached_run_that_is_cancelled_is_listed_and_replayed_as_such(tmp_path, cli):
+    async with open_world([{"text": "never said", "delay_s": 60}], quick, plan=lambda seen: None) as world:
+        async with asking(world, tmp_path, "--detach") as process:
+            await end_of(process)
+        async with resuming(tmp_path, "cancel") as process:
+            assert " is cancelled" in (await end_of(process))[1]
+
+    assert " cancelled " in cli("run", "list").stdout
+    assert cli("run", "replay", "--last").status == 14
+
+
 def test_a_detached_run_of_the_embedded_backend_is_refused_with_words(cli):
     outcome = cli("ask", "go", "--offline", "--detach")
 

@@ -152,6 +152,17 @@ async def test_a_run_that_a_living_process_works_on_is_not_taken_up(tmp_path):
         assert [record.seq for record in journal.records(recording.key)] == [1, 2]
 
 
+async def test_a_run_that_was_looked_up_before_its_process_finished_is_taken_up(tmp_path):
+    with Journal(tmp_path) as journal, Journal(tmp_path) as other:
+        recording = begin(journal)
+        await recording.listen(EVENTS[0])
+        seen = other.find(recording.key)
+        recording.finish({"text": "done"})
+        journal.commit()
+
+        assert other.take_up(seen).key == recording.key
+
+
 def _begin_and_die(folder):
     import os
 

@@ -1,10 +1,12 @@
 """Runs against the real service: locked threads, expiry, lost answers, cut streams."""
 
 import asyncio
+import dataclasses
+import time
 
 import pytest
 
-from assistant_runner.errors import RateLimited, RunCancelled, RunExpired
+from assistant_runner.errors import RateLimited, RunCancelled, RunExpired, RunTimedOut
 from assistant_runner.run.driver import Driver
 from assistant_runner.run.request import Limits, RunRequest
 from assistant_runner.run.start import ThreadBusy, add_message, cancel_and_wait
@@ -62,6 +64,14 @@ async def test_case_002_a_run_that_locks_the_thread_is_met_by_the_policy(policy,
     assert blocking.id in warning
 
 
+async def test_a_thread_that_stays_locked_is_named_when_the_time_is_up():
+    async with open_world([CALL, ANSWER], get_weather) as world:
+        blocking = await abandon(world)
+
+        with pytest.raises(RunTimedOut, match=f"locked by run {blocking.id}, which was requires_action"):
+            await world.ask(thread_id=blocking.thread_id, if_active="wait", limits=Limits(timeout_s=0.2))
+
+
 async def test_case_002_without_a_policy_the_blocking_run_is_named():
     async with open_world([CALL, ANSWER], get_weather) as world:
         blocking = await abandon(world)
@@ -88,6 +98,16 @@ async def test_case_003_tools_get_no_more_time_than_the_run_has_left():
     assert (answer, len(asked)) == ("Rain.", 1)
     assert finished.is_error
     assert "timed out after 0.5 s" in finished.output
+
+
+async def test_a_clock_that_is_an_hour_ahead_of_the_backends_expires_nothing():
+    async with open_world([CALL, ANSWER], get_weather) as world:
+        wrong = dataclasses.replace(world, clock=lambda: time.time() + 3600)
+
+        assert await wrong.ask() == "Rain."
+
+    [finished] = [event for event in world.heard.events if event.name == "call.finished"]
+    assert not finished.is_error
 
 
 @pytest.mark.parametrize("restart", [False, True])
