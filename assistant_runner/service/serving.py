@@ -198,14 +198,17 @@ async def _serve(
     try:
         async with service:
             _on_signals(stop)
-            async with asyncio.TaskGroup() as group:
-                group.create_task(server.serve(sockets=[listener]))
-                await server.listening.wait()
-                gc.collect()
-                gc.freeze()  # what was imported will live as long as we do: not looked at again
-                gc.set_threshold(10_000, 20, 20)
-                scheme = "https" if certificate else "http"
-                announce(Address(host, listener.getsockname()[1], scheme), engine)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(server.serve(sockets=[listener]))
+                    await server.listening.wait()
+                    gc.collect()
+                    gc.freeze()  # what was imported will live as long as we do: not looked at again
+                    gc.set_threshold(10_000, 20, 20)
+                    scheme = "https" if certificate else "http"
+                    announce(Address(host, listener.getsockname()[1], scheme), engine)
+            except ExceptionGroup as group:  # a closed standard output, for one, is told as what it is
+                raise group.exceptions[0] from None
             await asyncio.gather(*stopping)
     finally:
         await engine.aclose()

@@ -130,3 +130,17 @@ def test_a_stop_leaves_with_status_0_and_nothing_in_the_temporary_folder(
 
     assert (kept, status) == (1, 0)
     assert list(temporary.iterdir()) == []
+
+
+def test_a_standard_output_that_nobody_reads_ends_it_with_status_141(script_path: Path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "assistant_runner", "serve", "--engine", "script", "--json"]
+    command += ["--script", str(script_path), "--port", "0", "--data", ":memory:"]
+    done = subprocess.run(
+        command, cwd=REPOSITORY, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=30, check=False
+    )
+    os.close(writing)
+
+    assert done.returncode == 141
+    assert "error" not in done.stderr

@@ -167,6 +167,7 @@ def _limits(timeout_s: float) -> Callable[[], None] | None:
     seconds = int(timeout_s) + 1
 
     def apply() -> None:
+        signal.alarm(seconds + 1)  # ends the code though we may have been killed
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_LIMIT, FILE_LIMIT))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

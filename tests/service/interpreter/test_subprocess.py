@@ -37,6 +37,13 @@ async def test_code_that_does_not_end_is_stopped():
     assert "stopped after 0.5 seconds" in (await interpret("while True: pass", timeout_s=0.5)).logs
 
 
+async def test_code_ends_by_itself_when_nobody_is_left_to_stop_it():
+    """Its alarm is set a little after the deadline that we keep."""
+    outcome = await interpret("import signal; print(signal.alarm(0))", timeout_s=20)
+
+    assert 20 <= int(outcome.logs) <= 22
+
+
 async def test_endless_output_is_cut():
     log = (await interpret("print('x' * 5_000_000)")).logs
 
