@@ -116,10 +116,38 @@ def make_news(size: int) -> bytes:
     return (html + "</div><footer>Imprint</footer>").encode()
 
 
+def make_manual(size: int) -> bytes:
+    """A page like a programmer's manual: code and links with names of their own, examples, lists."""
+    random.seed(3)
+    html = "<title>M</title><body><nav>menu</nav><div id=content>\n"
+    number = 0
+    while len(html) < size:
+        number += 1
+        name = f"{random.choice(WORDS)}{number}"
+        html += f'<h3>Method <code id="c{number}" class="name">{name}(path[, mode])</code>'
+        html += f'<span><a href="#m{number}" class="mark" id="m{number}">#</a></span></h3>\n<ul>\n'
+        for kind in ("string", "Buffer", "Array"):
+            link = f'<a href="t.html#{kind}" class="type">&lt;{kind}&gt;</a>'
+            html += f"  <li><code>{kind}</code> {link} {WORDS[number % 9]}</li>\n"
+        words = " ".join(random.choices(WORDS, k=30))
+        html += f"</ul>\n<p>{words} <strong data-n='{number}'>now</strong>.</p>\n"
+        html += f'<pre><code class="js"><span class="k">await</span> {name}(<span class="s">1</span>, {{\n'
+        html += "  a: 1,\n});\n</code></pre>\n"
+    return (html + "</div>").encode()
+
+
 def make_table(size: int) -> bytes:
     """A page that is one huge table: nearly all of it is tags."""
     row = "<tr>" + "<td class='n'>1234</td>" * 10 + "</tr>\n"
     return ("<title>T</title><table><tbody>" + row * (size // len(row)) + "</table>").encode()
+
+
+PAGES = (
+    ("HTML", make_page),
+    ("a newspaper's HTML", make_news),
+    ("a manual's HTML", make_manual),
+    ("an HTML table", make_table),
+)
 
 
 def load_many(folder: Path, count: int) -> None:
@@ -129,7 +157,7 @@ def load_many(folder: Path, count: int) -> None:
 def main() -> None:
     report("8 blocking tools of 200 ms each", calls(nap, 8, times=3), 220)
     report("8 async tools of 200 ms each", calls(nap_async, 8, times=3), 220)
-    for kind, make in (("HTML", make_page), ("a newspaper's HTML", make_news), ("an HTML table", make_table)):
+    for kind, make in PAGES:
         read = functools.partial(read_page, make(1_000_000), "text/html", url="https://a.test/")
         convert = best(read, clock=time.process_time, times=25)
         report(f"1 MB of {kind} to text (CPU time)", convert, 60)
