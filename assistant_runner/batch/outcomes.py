@@ -26,15 +26,32 @@ def head(row: Row) -> dict[str, Any]:
     return {"index": row.index, "line": row.line, "id": row.id, "key": row.key}
 
 
+def _blank(row: Row) -> dict[str, Any]:
+    """A result row with every name that one may have, so that whoever reads rows finds them in each."""
+    return head(row) | {
+        "status": None,
+        "answer": None,
+        "error": None,
+        "thread_id": None,
+        "run_id": None,
+        "run_status": None,
+        "assistant_id": None,
+        "model": None,
+        "rounds": None,
+        "tool_calls": [],
+        "usage": None,
+        "warnings": [],
+    }
+
+
 def answered_row(row: Row, result: RunResult) -> dict[str, Any]:
     """A result row with an answer."""
     document = result.document()
     unknown = [call["name"] for call in document["tool_calls"] if is_unknown(call)]
     warnings = [f"{name}: the outcome of this call is unknown, its process was killed" for name in unknown]
-    return head(row) | {
+    return _blank(row) | {
         "status": "ok",
         "answer": document["answer"],
-        "error": None,
         "thread_id": document["thread_id"],
         "run_id": document["run_id"],
         "run_status": document["status"],
@@ -58,9 +75,8 @@ def failed_row(
 ) -> dict[str, Any]:
     """A result row without one; `paused` if a person can still bring it."""
     facts: dict[str, Any] = dict(error.document()["error"])  # type: ignore[call-overload]
-    return head(row) | {
+    return _blank(row) | {
         "status": "paused" if isinstance(error, HumanNeeded) else "failed",
-        "answer": None,
         "error": facts,
         "thread_id": facts.get("thread_id") or thread_id,
         "run_id": facts.get("run_id") or run_id,
@@ -69,9 +85,8 @@ def failed_row(
 
 def invalid_row(row: Row) -> dict[str, Any]:
     """A result row for a record that cannot be asked: nothing was sent."""
-    return head(row) | {
+    return _blank(row) | {
         "status": "invalid",
-        "answer": None,
         "error": {
             "kind": "row",
             "message": f"line {row.line}: {row.problem}".replace(
@@ -80,6 +95,9 @@ def invalid_row(row: Row) -> dict[str, Any]:
             "remedy": "correct the row and run the same command again",
             "exit_status": 2,
         },
+        "duration_s": 0.0,
+        "started_at": None,
+        "attempts": 0,
         "content_hash": row.content_hash,
     }
 

@@ -57,6 +57,15 @@ async def test_case_073_rows_keep_their_answers_in_any_order(bench, ordered):
     assert {row["id"]: row["index"] for row in rows} == {"a": 0, "b": 1, "c": 2, "d": 3}
 
 
+async def test_rows_have_the_same_names_however_they_ended(bench):
+    bench.write({"id": "good", "prompt": "a"}, {"id": "fails", "prompt": "b"}, {"id": "invalid", "prompt": 7})
+
+    await bench.go(FakeRunner(fail_on("b")))
+
+    [good, *others] = bench.rows()
+    assert [set(row) for row in others] == [set(good)] * 2
+
+
 async def test_case_074_equal_prompts_all_end_with_a_result(bench):
     prompts = ["same", "x", "same", "y", "same", "z"]
     bench.write(*({"id": n, "prompt": prompt} for n, prompt in enumerate(prompts)))
