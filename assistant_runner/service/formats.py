@@ -43,9 +43,10 @@ def answer_flaw(response_format: Any, text: str) -> str | None:
     if not schema:
         return None
     import jsonschema
+    from referencing import Registry
 
-    try:
-        jsonschema.Draft202012Validator(schema).validate(value)
+    try:  # with a registry of its own: the library would fetch what a client's schema points to
+        jsonschema.Draft202012Validator(schema, registry=Registry()).validate(value)
     except jsonschema.ValidationError as error:
         return f"at {error.json_path}: {error.message[:200]}"
     except Exception as error:  # a reference that leads nowhere, a pattern that is none

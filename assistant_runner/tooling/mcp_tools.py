@@ -6,9 +6,11 @@ effects. What a server returns was written by strangers and counts as fetched te
 """
 
 import asyncio
+import itertools
+import logging
 import re
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Container, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,6 +20,8 @@ from assistant_runner.tooling.command_tool import ALWAYS_PASSED
 from assistant_runner.tooling.contract import Effects, Tool, ToolFailure
 from assistant_runner.tooling.dynamic import described_tool, read_parameters
 from assistant_runner.tooling.entries import McpEntry
+
+log = logging.getLogger(__name__)
 
 SEPARATOR = "__"
 CLOSING_S = 5.0
@@ -75,6 +79,7 @@ async def _serve(
     closing: asyncio.Event,
     said: TextIO,
 ) -> None:
+    logging.getLogger("mcp").addHandler(logging.NullHandler())  # it tells of every odd line with a trace
     try:
         from mcp import Client
     except ImportError:
@@ -98,6 +103,8 @@ def _as_configuration(entry: McpEntry, error: BaseException, said: TextIO) -> Co
     if isinstance(error, ConfigurationError):
         return error
     why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, TimeoutError):
+        why = f"no answer within {entry.connect_timeout_s:g} s"
     return ConfigurationError(
         f"the MCP server {entry.name} ({_where(entry)}) cannot be reached: {why}{_tail(said)}",
         remedy="check its command or url",
@@ -158,20 +165,30 @@ def _chosen(entry: McpEntry, client: Any, listed: list[Any]) -> list[Tool]:
             remedy="correct the list tools of its entry",
             server=entry.name,
         )
-    return [_tool(entry, client, tool) for tool in listed if entry.tools is None or tool.name in entry.tools]
+    found: dict[str, Tool] = {}
+    for tool in listed:
+        if entry.tools is not None and tool.name not in entry.tools:
+            continue
+        name = unused_name(wire_name(entry.name, tool.name), found)
+        try:
+            found[name] = _tool(entry, client, tool, name)
+        except ConfigurationError as error:
+            if entry.tools is not None:
+                raise
+            log.warning("the MCP server %s: a tool is left out: %s", entry.name, error.message)
+    return list(found.values())
 
 
-def _tool(entry: McpEntry, client: Any, listed: Any) -> Tool:
+def _tool(entry: McpEntry, client: Any, listed: Any, name: str) -> Tool:
     async def call(**arguments: Any) -> Any:
-        given = {name: value for name, value in arguments.items() if value is not None}
-        return await call_remote(client, listed.name, given)
+        return await call_remote(client, listed.name, arguments)
 
     reads = bool(listed.annotations and listed.annotations.read_only_hint)
     effects: Effects = "read" if reads else entry.effects
     parameters, _ = read_parameters(dict(listed.input_schema), listed.name)
     return described_tool(
-        wire_name(entry.name, listed.name),
-        listed.description or listed.title or f"The tool {listed.name} of {entry.name}",
+        name,
+        (listed.description or "").strip() or listed.title or f"The tool {listed.name} of {entry.name}",
         call,
         parameters=parameters,
         kind="mcp",
@@ -186,10 +203,15 @@ def _tool(entry: McpEntry, client: Any, listed: Any) -> Tool:
 async def call_remote(client: Any, name: str, arguments: Mapping[str, Any]) -> Any:
     """The structured result, else the texts of the content; ToolFailure with the server's own words."""
     from mcp import MCPError
+    from mcp.types import CONNECTION_CLOSED
 
     try:
         result = await client.call_tool(name, dict(arguments))
     except MCPError as error:
+        if error.code == CONNECTION_CLOSED:
+            raise ToolFailure(
+                "its MCP server has ended", hint="no tool of that server works any more"
+            ) from None
         raise ToolFailure(f"the server refused the call: {error}") from None
     if result.is_error:
         raise ToolFailure(" ".join(_texts(result.content)) or "the server reports an error without words")
@@ -205,8 +227,25 @@ def wire_name(server: str, tool: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_-]", "_", f"{server}{SEPARATOR}{tool}")[:64]
 
 
+def unused_name(name: str, taken: Container[str]) -> str:
+    """The name, or with a number at its end if two names became the same on the wire."""
+    numbered = (f"{name[:60]}_{number}" for number in itertools.count(2))
+    return name if name not in taken else next(other for other in numbered if other not in taken)
+
+
 def _texts(content: Any) -> list[str]:
-    return [part.text if part.type == "text" else f"[{part.type} left out]" for part in content or ()]
+    return [_text(part) for part in content or ()]
+
+
+def _text(part: Any) -> str:
+    """The words of a part: a text, a text resource, the address of a resource."""
+    if part.type == "resource":
+        part = part.resource
+    if isinstance(words := getattr(part, "text", None), str):
+        return words
+    if uri := getattr(part, "uri", None):
+        return f"[resource: {uri}]"
+    return f"[{part.type} left out]"
 
 
 @contextmanager

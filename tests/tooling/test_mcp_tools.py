@@ -18,6 +18,7 @@ from assistant_runner.tooling.policy import Policy
 from tests.tooling.support import make_context
 
 SERVER = str(Path(__file__).parent / "mcp_server.py")
+ODD = McpEntry(name="odd", command=[sys.executable, str(Path(__file__).parent / "odd_mcp_server.py")])
 STDIO = McpEntry(name="harbour", command=[sys.executable, SERVER])
 
 
@@ -97,8 +98,28 @@ async def test_a_server_that_fails_at_its_start_is_quoted():
 async def test_a_server_that_never_answers_is_given_up():
     entry = McpEntry(name="mute", command=[sys.executable, "-c", "input(); input()"], connect_timeout_s=1)
 
-    with pytest.raises(ConfigurationError, match=r"mute .* cannot be reached: TimeoutError"):
+    with pytest.raises(ConfigurationError, match=r"mute .* cannot be reached: no answer within 1 s"):
         async with open_mcp(entry, environ=os.environ):
+            pass
+
+
+async def test_tools_that_cannot_be_used_are_left_out_and_the_others_work(caplog, capfd):
+    async with open_mcp(ODD, environ=os.environ) as tools:
+        read, _, leave = tools
+        outcome = await gate().call(read, {"path": None, "line": None}, make_context())
+        left = await gate().call(leave, {}, make_context(thread_id="t2"))
+
+    assert [tool.name for tool in tools] == ["odd__read_file", "odd__read_file_2", "odd__leave"]
+    assert outcome.content == ['{"path": null}', "[resource: file:///b]"]
+    assert left.content == "its MCP server has ended (no tool of that server works any more)"
+    said = [record.message for record in caplog.records if record.name.startswith("assistant_runner")]
+    assert ["wrong" in said[0], "lost" in said[1], "far" in said[2], len(said)] == [True, True, True, 3]
+    assert "Traceback" not in capfd.readouterr().err
+
+
+async def test_a_tool_that_was_asked_for_and_cannot_be_used_is_an_error():
+    with pytest.raises(ConfigurationError, match="leads nowhere"):
+        async with open_mcp(ODD.model_copy(update={"tools": ["far"]}), environ=os.environ):
             pass
 
 
