@@ -129,8 +129,9 @@ def _read_jsonl(numbered: Iterator[tuple[int, str]]) -> Iterator[Record]:
 def _read_table(
     lines: Iterator[str], name: str, comment: str | None, *, delimiter: str | None
 ) -> Iterator[Record]:
-    """Rows by the header's names. A quoted cell may hold line ends; its row counts from its first line.
+    """Rows by the header's names; columns without a name are left out.
 
+    A quoted cell may hold line ends; its row counts from its first line.
     `delimiter` None: as the header shows it, see `_delimiter`. Inside of a cell nothing is a comment.
     """
     at = 0
@@ -161,8 +162,9 @@ def _read_table(
         except StopIteration:
             return
         except csv.Error as error:
+            why = "a carriage return outside of quotes" if "new-line character" in str(error) else error
             raise UsageError(
-                f"{name}, line {start or at}: the table is broken: {error}",
+                f"{name}, line {start or at}: the table is broken: {why}",
                 remedy="correct the quotes there, or name another --format",
                 file=name,
                 line=start or at,
@@ -177,7 +179,8 @@ def _read_table(
                 line, cells, f"line {line} has {len(cells)} cells, the header has {len(header)} columns"
             )
         else:
-            yield Record(line, dict(itertools.zip_longest(header, cells)))
+            named = itertools.zip_longest(header, cells)
+            yield Record(line, {name: cell for name, cell in named if name})
 
 
 def _delimiter(head: str) -> str:
@@ -193,7 +196,7 @@ def _delimiter(head: str) -> str:
 
 def _read_header(cells: list[str], name: str, line: int) -> list[str]:
     header = [cell.strip() for cell in cells]
-    doubled = sorted({cell for cell in header if header.count(cell) > 1})
+    doubled = sorted({cell for cell in header if cell and header.count(cell) > 1})
     if doubled:
         raise UsageError(
             f"{name}, line {line}: the header names {doubled[0]!r} more than once",

@@ -82,14 +82,17 @@ class Source:
         if self.path is None:
             yield _live_input()
             return
-        try:
-            stream = self.path.open("rb")
-        except OSError as error:
-            raise UsageError(
-                f"{self.name} cannot be read: {error.strerror}", remedy="name a file, or - for standard input"
-            ) from None
-        with stream:
+        with _opened(self.path, self.name) as stream:
             yield stream
+
+
+def _opened(path: Path, name: str) -> io.BufferedReader:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise UsageError(
+            f"{name} cannot be read: {error.strerror}", remedy="name a file, or - for standard input"
+        ) from None
 
 
 def _standard_input() -> io.BufferedReader:
@@ -121,6 +124,6 @@ def spool(path: Path | None, to: Path | None) -> Path:
         if path is None:
             shutil.copyfileobj(_standard_input(), copy)
         else:
-            with path.open("rb") as stream:
+            with _opened(path, str(path)) as stream:
                 shutil.copyfileobj(stream, copy)
     return Path(name)

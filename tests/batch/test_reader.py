@@ -125,6 +125,7 @@ def test_a_csv_row_with_too_many_cells_is_one_bad_record():
         pytest.param("in.json", b'[{"prompt":"a"}] x', "after the array", id="text-after"),
         pytest.param("in.json", b'[\n{"prompt":"a"},\n{"prompt" 1}]', "line 3", id="broken-element"),
         pytest.param("in.csv", b"a,a\n1,2\n", "'a' more than once", id="header-twice"),
+        pytest.param("in.csv", b"a,b\r1,2\r", "line 1: .*a carriage return outside", id="lone-returns"),
         pytest.param("in.csv", b'a,b\n"1"x,2\n', "line 2: the table is broken", id="stray-quote"),
     ],
 )
@@ -182,6 +183,12 @@ def test_a_semicolon_within_one_column_of_commas_parts_nothing():
     [record] = read(b'prompt,"a;b"\nx,y\n', name="in.csv")
 
     assert record.value == {"prompt": "x", "a;b": "y"}
+
+
+def test_columns_without_a_name_are_left_out():
+    [record] = read(b"id,prompt,,\r\n1,hello,,\r\n", name="in.csv")
+
+    assert record.value == {"id": "1", "prompt": "hello"}
 
 
 def test_a_line_inside_of_a_cell_is_no_comment():

@@ -227,6 +227,7 @@ def test_shards_are_merged(folder, here):
     ("words", "status", "message"),
     [
         pytest.param(["none.txt"], 2, "none.txt cannot be read", id="no-input"),
+        pytest.param(["."], 2, ". cannot be read: Is a directory", id="folder"),
         pytest.param(["in.txt", "-o", "in.txt"], 2, "in.txt is the input", id="output-is-input"),
         pytest.param(["in.txt", "-o", "no/out.jsonl"], 2, "there is no folder", id="no-folder"),
         pytest.param(
