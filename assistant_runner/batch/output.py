@@ -379,6 +379,8 @@ class ResultStore:
         """Take a finished row; `sequence` is its place in the order, each number once, from 0."""
         try:
             self._put(sequence, row)
+        except BrokenPipeError:  # whoever read standard output is gone: the whole program ends so
+            raise
         except OSError as error:
             raise _cannot_write(self._path, error) from None
 

@@ -178,3 +178,15 @@ def test_a_full_disk_is_an_error_with_a_remedy(path):
 
     with pytest.raises(ConfigurationError, match="cannot be written: No space left"):
         store.put(0, row(0))
+
+
+def test_a_reader_of_standard_output_that_is_gone_is_no_matter_of_a_file():
+    store = ResultStore(None, JsonlCodec())
+    reader, writer = os.pipe()
+    os.close(store._out)
+    os.close(reader)
+    store._out = writer
+
+    with pytest.raises(BrokenPipeError):
+        store.put(0, row(0))
+    store.close()
