@@ -14,7 +14,7 @@ import click
 from assistant_runner.cli.edge import begin_work, run_async
 from assistant_runner.cli.groups import Group, Integer, Number, argument
 from assistant_runner.cli.options import PATH, RunnerOptions, json_option, runner_options
-from assistant_runner.errors import UsageError
+from assistant_runner.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from assistant_runner.batch.invocation import BatchOutcome, BatchRequest
@@ -258,7 +258,7 @@ def parse_duration(text: str) -> float:
 
 
 def _detach(input_: str, output: Path | None) -> int:
-    """Start the same command in the background; its exit status if it ended at once, else 0."""
+    """Start the same command in the background; its exit status if it ended before it asked, else 0."""
     from assistant_runner.batch.lock import is_locked
     from assistant_runner.batch.output import state_folder
     from assistant_runner.batch.progress import LOCK_FILE
@@ -291,7 +291,7 @@ def _detach(input_: str, output: Path | None) -> int:
             start_new_session=True,
         )
     ends = time.monotonic() + DETACH_WAIT_S
-    while time.monotonic() < ends and child.poll() is None and not is_locked(folder / LOCK_FILE):
+    while time.monotonic() < ends and child.poll() is None and not _asks(output, child.pid):
         time.sleep(0.05)
     if child.poll() not in (None, 0):
         click.echo(log.read_text(encoding="utf-8", errors="replace"), err=True, nl=False)
@@ -299,6 +299,16 @@ def _detach(input_: str, output: Path | None) -> int:
     click.echo(f"batch: running as process {child.pid}; its words go to {log}", err=True)
     click.echo(f"batch: follow it with: assistant-runner batch watch {output}", err=True)
     return 0
+
+
+def _asks(output: Path, pid: int) -> bool:
+    """Whether this process has begun to ask: what is wrong with its command it would have said before."""
+    from assistant_runner.batch.progress import read_snapshot
+
+    try:
+        return bool(read_snapshot(output)["pid"] == pid)
+    except NotFound:
+        return False
 
 
 @app.command("status")

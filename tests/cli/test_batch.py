@@ -212,6 +212,13 @@ def test_a_detached_batch_goes_on_alone(folder):
     assert [row["answer"] for row in rows(folder / "out.jsonl")] == ["said", "said"]
 
 
+def test_what_is_wrong_with_a_detached_batch_is_said_before_it_goes(folder):
+    started = run(folder, "run", "none.txt", "-o", "out.jsonl", "--detach")
+
+    assert started.returncode == 2
+    assert b"none.txt cannot be read" in started.stderr
+
+
 def test_shards_are_merged(folder, here):
     (folder / "in.txt").write_text("".join(f"p{n}\n" for n in range(12)))
     for number in (1, 2):
