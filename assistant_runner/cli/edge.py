@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from assistant_runner.errors import AssistantRunnerError, ConfigurationError, UsageError
+from assistant_runner.tooling.speech import PartedStdout
 
 if TYPE_CHECKING:
     import asyncio
@@ -33,6 +34,15 @@ T = TypeVar("T")
 def run_edge(app: click.Command, argv: list[str]) -> int:
     """The exit status of the command line: what its command returned, None is 0."""
     _open_missing_streams()
+    stdout = sys.stdout
+    sys.stdout = PartedStdout(stdout)
+    try:
+        return _run_edge(app, argv)
+    finally:
+        sys.stdout = stdout
+
+
+def _run_edge(app: click.Command, argv: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a narrow code page must not end a run (case-113)
             stream.reconfigure(errors="replace") if stream.isatty() else stream.reconfigure(encoding="utf-8")

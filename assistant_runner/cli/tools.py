@@ -48,7 +48,7 @@ def list_tools(folder: Path | None, as_json: bool) -> None:
 @json_option
 def show(name: str, folder: Path | None, as_json: bool) -> None:
     """Everything about one tool."""
-    [tool] = _load([name], folder)
+    tool = _load_one(name, folder)
     document = _document(tool)
     if as_json:
         _print(document)
@@ -129,7 +129,7 @@ def call(
         "allow_hosts": allow_host or None,
     }
     loaded = load_settings(flags, environ=os.environ, cwd=Path.cwd())
-    [tool] = _load([name], folder)
+    tool = _load_one(name, folder)
     given = parse_arguments(sys.stdin.read() if arguments == "-" else arguments, tool)
     if isinstance(given, Rejection):
         raise ToolStopped(given.reason, remedy=f"assistant-runner tools schema {name}")
@@ -248,6 +248,16 @@ def _load(names: Sequence[str], folder: Path | None) -> list["Tool"]:
     for problem in catalogue.problems:
         click.echo(f"not loaded: {problem}", err=True)
     return list(catalogue.tools.values())
+
+
+def _load_one(name: str, folder: Path | None) -> "Tool":
+    from assistant_runner.errors import UsageError
+
+    found = _load([name], folder)
+    if len(found) > 1:
+        names = ", ".join(tool.name for tool in found)
+        raise UsageError(f"{name} holds several tools: {names}", remedy=f"name one: {name}:{found[0].name}")
+    return found[0]
 
 
 def _folder(folder: Path | None) -> Path | None:

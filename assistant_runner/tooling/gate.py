@@ -25,6 +25,7 @@ from assistant_runner.tooling.fence import FetchedThreads, fence
 from assistant_runner.tooling.masking import Masker, secrets_of
 from assistant_runner.tooling.policy import Policy
 from assistant_runner.tooling.selecting import select
+from assistant_runner.tooling.speech import tool_speaks
 from assistant_runner.tooling.spill import READER_NAME, Spill
 from assistant_runner.tooling.validation import flaw_in
 from assistant_runner.wire.runs import Usage
@@ -299,6 +300,11 @@ async def _handle(
 
 async def _invoke(tool: Tool, handler: Callable[[], Any]) -> ToolOutcome:
     """The outcome of the handler; what a function gives is read and judged in its thread, too."""
+    with tool_speaks():
+        return await _outcome_of(tool, handler)
+
+
+async def _outcome_of(tool: Tool, handler: Callable[[], Any]) -> ToolOutcome:
     if inspect.iscoroutinefunction(tool.handler):
         result = await _unless_it_leaves(tool, handler())
     else:
@@ -357,7 +363,8 @@ def _counting(context: ToolContext, spent: list[Usage]) -> ToolContext:
         return context
 
     async def counted(text: str, *, question: str, source: str) -> Summary:
-        summary = await summarise(text, question=question, source=source)
+        with tool_speaks(False):
+            summary = await summarise(text, question=question, source=source)
         if summary.usage is not None:
             spent.append(summary.usage)
         return summary

@@ -23,6 +23,7 @@ from assistant_runner.errors import ConfigurationError, near_words
 from assistant_runner.tooling.contract import Tool
 from assistant_runner.tooling.schema import check_name, options_of, tool_from
 from assistant_runner.tooling.selecting import check_selector
+from assistant_runner.tooling.speech import tool_speaks
 from assistant_runner.wire.tools import FunctionTool
 
 if TYPE_CHECKING:
@@ -106,7 +107,8 @@ def load_tools(
     here = cwd or Path.cwd()
     folders = _folders(shipped=shipped, folder=folder)
     wanted = DEFAULT_NAMES if addresses is None else tuple(dict.fromkeys(addresses))
-    return Toolbox(tool for address in wanted for tool in _load(address, folders, here))
+    with tool_speaks():
+        return Toolbox(tool for address in wanted for tool in _load(address, folders, here))
 
 
 def default_tools() -> Toolbox:
@@ -117,11 +119,12 @@ def default_tools() -> Toolbox:
 def find_tools(*, shipped: bool = True, folder: Path | None = None) -> Catalogue:
     """Every tool of the folders and the entry points, for listing; nothing is raised for a broken one."""
     box, problems = Toolbox(), list[str]()
-    for place in _folders(shipped=shipped, folder=folder):
-        for path in _module_files(place):
-            _collect(box, problems, tools_of_file, path)
-    for entry in _entry_points():
-        _collect(box, problems, _tools_of_entry_point, entry)
+    with tool_speaks():
+        for place in _folders(shipped=shipped, folder=folder):
+            for path in _module_files(place):
+                _collect(box, problems, tools_of_file, path)
+        for entry in _entry_points():
+            _collect(box, problems, _tools_of_entry_point, entry)
     return Catalogue(box, tuple(problems))
 
 
@@ -199,7 +202,12 @@ def _load(address: str, folders: Sequence[Path], cwd: Path) -> list[Tool]:
     if colon and where and not (len(where) == 1 and where.isalpha()):
         return [_from_module(address, where, name, cwd)]
     if address.endswith(".py"):
-        return tools_of_file(cwd / Path(address).expanduser())
+        path = cwd / Path(address).expanduser()
+        if not (found := tools_of_file(path)):
+            raise ConfigurationError(
+                f"{path} holds no tool", remedy="write a function with types and a docstring", address=address
+            )
+        return found
     return [_by_name(address, folders)]
 
 

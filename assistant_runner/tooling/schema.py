@@ -24,6 +24,7 @@ from pydantic_core import SchemaError, to_jsonable_python
 from assistant_runner.errors import ConfigurationError
 from assistant_runner.tooling.contract import Approval, Effects, Tool, ToolContext, ToolFailure
 from assistant_runner.tooling.strict import checked_later, is_strict, tighten, without_absent
+from assistant_runner.tooling.validation import fault_of
 
 NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 OPTIONS_ATTRIBUTE = "__assistant_runner_tool__"
@@ -155,6 +156,7 @@ def tool_from_function(
             remedy="write a docstring: the model reads its first paragraph",
             tool=name,
         )
+    _check_options(said, name, source)
     signature = _Signature.read(function, name, notes, said.get("input_description", ""), source)
     if flatten and (model := signature.single_model()) is not None:
         parameters, raw = _schemas_of(model, name, source)
@@ -175,6 +177,24 @@ def tool_from_function(
         effects_declared="effects" in said,
         **said,
     )
+
+
+def _check_options(said: Mapping[str, Any], name: str, source: str) -> None:
+    """ConfigurationError for an option that has no such value: nobody else would notice a slip of the pen."""
+    choices = {"effects": get_args(Effects), "approval": get_args(Approval)}
+    lowest = {"timeout_s": 0.001, "retries": 0, "output_cap": 1}
+    for option, value in said.items():
+        words = ""
+        if option in choices and value not in choices[option]:
+            words = f"one of {', '.join(choices[option])}"
+        if option in lowest and (not isinstance(value, int | float) or value < lowest[option]):
+            words = f"a number of at least {lowest[option]}"
+        if option == "output_schema" and (fault := fault_of(value)):
+            words = f"a JSON Schema ({fault})"
+        if words:
+            raise ConfigurationError(
+                f"tool {name}: {option} is {value!r}{_at(source)}", remedy=f"give {words}", tool=name
+            )
 
 
 def tool_from_class(candidate: Any, *, source: str = "") -> Tool:

@@ -1,5 +1,6 @@
 """A working tool with its test, as `tools new` writes it."""
 
+from keyword import iskeyword
 from pathlib import Path
 
 from assistant_runner.errors import ConfigurationError, UsageError
@@ -52,9 +53,10 @@ def test_it_refuses_a_call_without_a_name():
 
 def write_tool(name: str, folder: Path) -> tuple[Path, Path]:
     """The tool's file and its test's, written; existing files are never overwritten."""
-    if not NAME_PATTERN.fullmatch(name) or not name.isidentifier():
+    if not NAME_PATTERN.fullmatch(name) or not name.isidentifier() or iskeyword(name):
         raise UsageError(
-            f"{name!r} is no name for a tool", remedy="use letters, digits and _, beginning with a letter"
+            f"{name!r} is no name for a tool",
+            remedy="use letters, digits and _, beginning with a letter, and no word of Python",
         )
     paths = (folder / f"{name}.py", folder / f"test_{name}.py")
     for path in paths:

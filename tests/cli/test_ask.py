@@ -141,6 +141,20 @@ def test_an_error_is_a_json_document_when_json_is_asked(cli):
     assert (error["kind"], error["exit_status"]) == ("configuration", 3)
 
 
+@pytest.mark.parametrize("head", ["def", "async def"])
+def test_what_a_tool_prints_is_talk(cli, tmp_path, head: str):
+    (tmp_path / "loud.py").write_text(
+        f"print('loaded')\n{head} get_tides(city: str) -> str:\n    'Tides of a city'\n"
+        "    print('asked')\n    return 'high'\n"
+    )
+
+    outcome = cli("--json", "--tool", "./loud.py:get_tides", "--tool-choice", "get_tides", "Tides of Oslo?")
+
+    assert "high" in json.loads(outcome.stdout)["answer"]
+    assert "loaded\n" in outcome.stderr
+    assert "asked\n" in outcome.stderr
+
+
 def test_a_tool_that_raises_is_told_and_ends_nothing(cli, tmp_path):
     (tmp_path / "broken.py").write_text(
         'def get_tides(city: str) -> str:\n    """Tides of a city."""\n    raise RuntimeError("boom 17")\n'

@@ -116,7 +116,7 @@ def test_new_writes_a_tool_that_works_and_whose_test_passes(cli, tmp_path: Path)
     assert "2 passed" in tested.stdout
 
 
-@pytest.mark.parametrize("name", ["größe!", "../x", "1st", "foo-bar"])
+@pytest.mark.parametrize("name", ["größe!", "../x", "1st", "foo-bar", "import"])
 def test_new_refuses_names_that_cannot_be(cli, name: str):
     assert cli("tools", "new", name).status == 2
 
@@ -135,6 +135,17 @@ def do(A: str, b: str, c: str, d: str, e: str, f: dict[str, dict[str, list[int]]
     """Do it"""
     return ""
 '''
+
+
+def test_a_call_needs_one_tool(cli, tmp_path: Path):
+    (tmp_path / "none.py").write_text("X = 1\n")
+    (tmp_path / "two.py").write_text("def a() -> str:\n    'Do a'\ndef b() -> str:\n    'Do b'\n")
+
+    none, two = cli("tools", "call", "./none.py"), cli("tools", "show", "./two.py")
+
+    assert (none.status, two.status) == (3, 2)
+    assert "none.py holds no tool" in none.stderr
+    assert "./two.py holds several tools: a, b" in two.stderr
 
 
 def test_lint_judges_as_a_model_would_see_it(cli, tmp_path: Path):

@@ -87,6 +87,13 @@ def test_a_broken_module_takes_no_other_tool_down(tmp_path: Path):
     assert [("boom 17" in problem) for problem in catalogue.problems] == [True]
 
 
+def test_a_file_without_a_tool_is_said_to_have_none(tmp_path: Path):
+    (tmp_path / "empty.py").write_text("X = 1\n")
+
+    with pytest.raises(ConfigurationError, match=r"empty.py holds no tool"):
+        load_tools(["./empty.py"], cwd=tmp_path)
+
+
 def test_two_tools_of_one_name_are_an_error(tmp_path: Path):
     (tmp_path / "mine.py").write_text('def foo_tool() -> str:\n    """Return bar"""\n    return "bar"\n')
 

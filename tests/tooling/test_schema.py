@@ -309,6 +309,26 @@ def test_row_s2_5_what_is_missing_is_named_at_load(source: str, words: str):
         tool_from_function(function)
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"effects": "wirte"}, "effects is 'wirte'"),
+        ({"approval": "maybe"}, "approval is 'maybe'"),
+        ({"timeout_s": "10"}, "timeout_s is '10'"),
+        ({"retries": -1}, "retries is -1"),
+        ({"output_schema": {"type": "strin"}}, "output_schema is"),
+    ],
+)
+def test_an_option_that_cannot_be_is_named_at_load(options: dict[str, Any], words: str):
+    @tool(**options)
+    def book(room: str) -> str:
+        """Book a room"""
+        return room
+
+    with pytest.raises(ConfigurationError, match=f"tool book: {words}"):
+        tool_from(book)
+
+
 class TestClasses:
     async def test_row_s4_2_a_class_with_a_run_method_and_a_model_is_a_tool(self):
         class Booking(BaseModel):
