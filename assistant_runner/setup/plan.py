@@ -5,7 +5,7 @@ no other has it and nobody else manages it; else it is new. Reading costs one li
 GET for a single known one), and for assistants with files one list of files and of their stores.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -44,13 +44,7 @@ async def make_plan(
         for spec in specs
     ]
     hashes: dict[str, LocalFile] = {}
-    local = [
-        (
-            [_hashed(use, hashes) for use in spec.search_files],
-            [_hashed(use, hashes) for use in spec.interpreter_files],
-        )
-        for spec in specs
-    ]
+    local = [(_hashed(spec.search_files, hashes), _hashed(spec.interpreter_files, hashes)) for spec in specs]
     snapshot = await observe(backend, specs, records)
     today = options.today or datetime.now(UTC).date()
     plans = []
@@ -68,11 +62,15 @@ async def make_plan(
     return Plan(backend.label, plans, orphans, prune)
 
 
-def _hashed(use: FileUse, seen: dict[str, LocalFile]) -> LocalFile:
-    key = str(use.path)
-    if key not in seen:
-        seen[key] = hash_file(use)
-    return seen[key]
+def _hashed(uses: Iterable[FileUse], seen: dict[str, LocalFile]) -> list[LocalFile]:
+    """The files with their hashes; the same content under the same name, in two folders, is one file."""
+    found: dict[str, LocalFile] = {}
+    for use in uses:
+        path = str(use.path)
+        if path not in seen:
+            seen[path] = hash_file(use)
+        found.setdefault(seen[path].key, seen[path])
+    return list(found.values())
 
 
 def _place(

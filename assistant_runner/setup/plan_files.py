@@ -35,7 +35,7 @@ async def plan_files(
             store_id = plan.store.id
             present = await all_pages(lambda after: backend.list_vector_store_files(store_id, after=after))
             plan.store.present = {one.id: one for one in present}
-    for one in dict.fromkeys([*plan.search, *plan.interpreter]):
+    for one in {one.key: one for one in [*plan.search, *plan.interpreter]}.values():
         file_id = await _find_file(backend, one, plan, records, snapshot)
         if file_id:
             plan.files[one.key] = file_id

@@ -157,6 +157,19 @@ async def test_case_088_files_are_uploaded_once_and_old_copies_go(backend, write
     assert sorted(file.filename for file in backend.files.values()) == ["a.txt", "b.txt", "data.csv"]
 
 
+async def test_the_same_file_in_two_folders_is_uploaded_once(backend, write, tmp_path):
+    for folder in ("x", "y", "z"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.txt").write_text("other" if folder == "z" else "same")
+    files = "[file_search: {files: ['*/a.txt']}, code_interpreter: {files: [y/a.txt]}]"
+
+    [applied] = await apply(backend, write(f"name: A\nmodel: m\ntools: {files}\n"))
+
+    [inside] = backend.inside.values()
+    assert (backend.calls.count("upload_file"), len(backend.files), len(inside)) == (2, 2, 2)
+    assert applied.assistant_id in backend.assistants
+
+
 async def test_one_file_of_two_assistants_is_uploaded_once_and_kept_until_nobody_needs_it(
     backend, write, tmp_path
 ):
