@@ -13,7 +13,13 @@ from assistant_runner.service import documents
 from assistant_runner.service.core import Core
 from assistant_runner.service.failures import not_found
 from assistant_runner.service.ids import new_id
-from assistant_runner.service.retrieval.text import DEFAULT_CHUNKING, UnsupportedFile, chunks_of, text_of
+from assistant_runner.service.retrieval.text import (
+    DEFAULT_CHUNKING,
+    FileTooLong,
+    UnsupportedFile,
+    chunks_of,
+    text_of,
+)
 from assistant_runner.service.store.base import Conflict, Document, Row
 
 DAY_S = 86_400
@@ -68,7 +74,8 @@ class Intake:
                     _chunks, core.shelf.place(file_id), file_row.doc["filename"], sizes
                 )
             except UnsupportedFile as error:
-                failure = {"code": "unsupported_file", "message": str(error)}
+                code = "invalid_file" if isinstance(error, FileTooLong) else "unsupported_file"
+                failure = {"code": code, "message": str(error)}
             except (OSError, RecursionError, MemoryError) as error:
                 failure = {
                     "code": "server_error",

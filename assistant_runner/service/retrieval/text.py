@@ -5,6 +5,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 CHARACTERS_PER_TOKEN = 4
+TEXT_LIMIT = 5_000_000 * CHARACTERS_PER_TOKEN
+"""Characters of one file (reference, section 13: 5,000,000 tokens)."""
 DEFAULT_CHUNKING = {"max_chunk_size_tokens": 800, "chunk_overlap_tokens": 400}
 
 _WORDS = """
@@ -17,15 +19,27 @@ class UnsupportedFile(Exception):
     """A file that no text can be had from; the message says why."""
 
 
+class FileTooLong(UnsupportedFile):
+    """A file with more text than a vector store takes."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"The file has more than {TEXT_LIMIT // CHARACTERS_PER_TOKEN} tokens (of {CHARACTERS_PER_TOKEN} "
+            "characters); please split it."
+        )
+
+
 def text_of(path: Path, filename: str) -> str:
-    """The text of a file by its name's ending; UnsupportedFile."""
+    """The text of a file by its name's ending; UnsupportedFile, FileTooLong."""
     suffix = filename.rpartition(".")[2].lower() if "." in filename else "txt"
     if suffix == "pdf":
-        return _pdf(path)
+        return _short_enough(_pdf(path))
     if suffix not in TEXT_SUFFIXES:
         raise UnsupportedFile(f"Files of type '.{suffix}' are not supported for file search.")
+    if path.stat().st_size > 4 * TEXT_LIMIT:  # a character takes four bytes at most
+        raise FileTooLong
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = _short_enough(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise UnsupportedFile("The file is not text in UTF-8.") from None
     if "\0" in text:
@@ -37,6 +51,12 @@ def text_of(path: Path, filename: str) -> str:
             return json.dumps(json.loads(text), ensure_ascii=False, indent=1)
         except (ValueError, RecursionError):
             return text
+    return text
+
+
+def _short_enough(text: str) -> str:
+    if len(text) > TEXT_LIMIT:
+        raise FileTooLong
     return text
 
 

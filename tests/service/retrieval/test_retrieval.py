@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assistant_runner.service.retrieval import text
 from assistant_runner.service.retrieval.search import score
-from assistant_runner.service.retrieval.text import UnsupportedFile, chunks_of, text_of
+from assistant_runner.service.retrieval.text import FileTooLong, UnsupportedFile, chunks_of, text_of
 
 
 @pytest.mark.parametrize(
@@ -74,3 +75,15 @@ def test_the_text_with_the_rarer_words_scores_higher():
 def test_an_empty_question_finds_nothing():
     assert score(["a"], "  ") == [0.0]
     assert score([], "a") == []
+
+
+@pytest.mark.parametrize("size", [50, 401], ids=["text", "bytes"])
+def test_a_file_with_more_text_than_a_store_takes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+):
+    monkeypatch.setattr(text, "TEXT_LIMIT", 40 if size == 50 else 100)
+    path = tmp_path / "long.txt"
+    path.write_text("x" * size)
+
+    with pytest.raises(FileTooLong, match="please split it"):
+        text_of(path, "long.txt")
