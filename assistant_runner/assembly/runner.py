@@ -29,7 +29,7 @@ from assistant_runner.assembly.shelf import (
     with_reader,
 )
 from assistant_runner.backends.base import Backend
-from assistant_runner.errors import ConfigurationError, NotFound, UsageError
+from assistant_runner.errors import ConfigurationError, NotFound, RunTimedOut, UsageError
 from assistant_runner.run.dispatch import DecideUnknown
 from assistant_runner.run.driver import Driver, Policies
 from assistant_runner.run.endings import ending_of
@@ -147,7 +147,7 @@ class AssembledRunner:
         pause_after: int | None = None,
         whole_thread: bool = False,
     ) -> RunResult:
-        driver, request = await self._prepare(question, listener)
+        driver, request = await self._in_time(question, listener)
         recording, spans = self._begin(question), self._spans()
         with recorded(recording, listener, spans) as listen:
             result = await driver.run(
@@ -164,7 +164,7 @@ class AssembledRunner:
                 "a run of the embedded backend lives in this process and cannot be left alone",
                 remedy="serve the backend (assistant-runner serve) and name it with --backend",
             )
-        driver, request = await self._prepare(question, listener)
+        driver, request = await self._in_time(question, listener)
         with recorded(self._begin(question), listener) as listen:
             return await driver.start(request, listener=listen)
 
@@ -184,7 +184,7 @@ class AssembledRunner:
         question = dataclasses.replace(question_of(run), thread_id=None)
         if prompt is not None:
             question = dataclasses.replace(question, prompt=prompt)
-        driver, request = await self._prepare(question, listener)
+        driver, request = await self._in_time(question, listener)
         if memory.request is not None:
             request = request_of(memory.request)
         earlier = await self._messages_before(memory, request.thread_id)
@@ -212,6 +212,18 @@ class AssembledRunner:
             MessageCreate(role="assistant" if message.role == "assistant" else "user", content=message.text())
             for message in kept
         ]
+
+    async def _in_time(self, question: Question, listener: Listener | None) -> tuple[Driver, RunRequest]:
+        """As `_prepare`; RunTimedOut if the backend does not answer in the time that a run may take."""
+        limit_s = (question.limits or limits_of(self._loaded)).timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._prepare(question, listener)
+        except TimeoutError:
+            raise RunTimedOut(
+                f"no run began within {limit_s:g} s: {self.backend.label} does not answer",
+                remedy="raise --timeout, or look at the backend: assistant-runner doctor",
+            ) from None
 
     async def _prepare(self, question: Question, listener: Listener | None) -> tuple[Driver, RunRequest]:
         """A driver with the question's tools, and the request; UsageError before any run."""

@@ -168,6 +168,8 @@ def from_transport(
 
 def _reach_remedy(error: TransportError) -> str:
     text = str(error).lower()
+    if "wrong_version_number" in text or "record_layer_failure" in text:
+        return "the server speaks no TLS there: write http:// instead of https://, or give its other port"
     if "certificate" in text or "ssl" in text:
         return "check the certificate; give a private authority with ca_file"
     if isinstance(error, ProxyError):

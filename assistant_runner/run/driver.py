@@ -131,8 +131,16 @@ class Driver:
         """The run as it was created; nobody follows it (`--detach`)."""
         work = _Work(self, listener, self.limits, None)
         await work.emit(RunRequested(request=request_document(request), backend=self.backend.label))
-        async with asyncio.timeout(self.limits.timeout_s):
-            return await work.starter.start(request, stream=False)
+        try:
+            async with asyncio.timeout(self.limits.timeout_s):
+                return await work.starter.start(request, stream=False)
+        except TimeoutError:
+            error = await work.time_out()
+            await work.tell_end(error)
+            raise error from None
+        except AssistantRunnerError as failure:
+            await work.tell_end(failure)
+            raise
 
     async def resume(
         self,
@@ -258,12 +266,12 @@ class _Work:
                 messages = await self._messages(run)
                 thread_messages = await self._thread(run) if whole_thread else []
         except TimeoutError:
-            error = await self._time_out()
-            await self._tell_end(error)
+            error = await self.time_out()
+            await self.tell_end(error)
             raise error from None
         except AssistantRunnerError as error:
             await self._give_up(error)
-            await self._tell_end(error)
+            await self.tell_end(error)
             raise
         except GeneratorExit:  # the loop is being taken down: nothing can be awaited any more
             raise
@@ -278,7 +286,7 @@ class _Work:
         details = last[-1].incomplete_details if last else None
         ending = ending_of(run, partial=text, cut=details.reason if details else None)
         if ending is not None:
-            await self._tell_end(ending)
+            await self.tell_end(ending)
             raise ending
         await self.emit(RunEnded(run_id=run.id, thread_id=run.thread_id, status=run.status))
         return RunResult(
@@ -428,7 +436,7 @@ class _Work:
 
     # -- early ends -----------------------------------------------------------------------------
 
-    async def _time_out(self) -> RunTimedOut:
+    async def time_out(self) -> RunTimedOut:
         """Cancel once, then say what was left and in what state (case-001)."""
         limit_s, run = self._limits.timeout_s, self.watcher.run
         if run is None:
@@ -505,7 +513,7 @@ class _Work:
         except Exception:  # the listener may be what broke (a closed pipe)
             return
 
-    async def _tell_end(self, error: AssistantRunnerError) -> None:
+    async def tell_end(self, error: AssistantRunnerError) -> None:
         run = self.watcher.run
         document: Any = error.document()["error"]
         await self.emit(

@@ -236,3 +236,19 @@ def test_a_closed_terminal_stops_nothing_that_was_told_to_ignore_it():
         assert run_async(work()) == "done"
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "flag"),
+    [("GET", ".*/assistants/.*", "-q"), ("POST", ".*/threads/runs", "--detach")],
+    ids=["look-up", "detached"],
+)
+async def test_a_backend_that_never_answers_is_given_up_at_the_deadline(tmp_path, method, path, flag):
+    async with (
+        open_world(SLOW, plan=once(method, path, Hang())) as world,
+        asking(world, tmp_path, flag, "--timeout", "0.5") as process,
+    ):
+        code, out, err = await end_of(process)
+
+    assert (code, out) == (10, "")
+    assert "no run began within 0.5 s" in err
