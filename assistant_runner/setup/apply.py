@@ -335,7 +335,7 @@ class Applier:
         fields = {
             name: (digest(value), digest(shown.get(name)))
             for name, value in plan.wanted.items()
-            if name in plan.spec.given or name in ("name", "model", "metadata")
+            if name in plan.spec.given or name in ("name", "model")
         }
         for name, ids in wanted_resources(plan).items():
             fields[name] = (digest(sorted(map(str, ids))), digest(here.get(name, [])))

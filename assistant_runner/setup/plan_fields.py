@@ -23,6 +23,10 @@ def plan_fields(plan: AssistantPlan, record: AssistantRecord | None) -> None:
     plan.wanted |= {
         name: RESETS.get(name) for name in known if name in WIRE_FIELDS and name not in plan.wanted
     }
+    if plan.assistant is not None and "metadata" not in plan.spec.given:
+        ours = plan.wanted["metadata"]
+        if known.get("metadata", ("",))[0] in ("", digest(ours)):  # never said: other pairs are left alone
+            plan.wanted["metadata"] = {**(plan.assistant.metadata or {}), **ours}
     resources = wanted_resources(plan)
     for name in (CODE_INTERPRETER, FILE_SEARCH):
         if name in known and name not in resources:

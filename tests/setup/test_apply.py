@@ -112,6 +112,18 @@ async def test_what_the_file_no_longer_says_is_reset_and_what_it_never_said_is_l
     assert (shown.temperature, shown.instructions, shown.top_p) == (None, None, 0.5)
 
 
+async def test_pairs_of_metadata_are_left_alone_until_the_file_says_some(backend, write):
+    old = await backend.create_assistant(AssistantCreate.of(model="m", name="A", metadata={"theirs": "1"}))
+    path = write("name: A\nmodel: m\n")
+    seen = []
+    for text in ("", "", "metadata: {team: maps}\n", "metadata: {team: maps}\n", ""):
+        path = write("name: A\nmodel: m\n" + text)
+        [done] = await apply(backend, path)
+        seen.append((done.changed, sorted(set(backend.assistants[old.id].metadata) - {"assistant_runner"})))
+
+    assert seen == [(True, ["theirs"]), (False, ["theirs"]), (True, ["team"]), (False, ["team"]), (True, [])]
+
+
 async def test_case_086_an_id_that_is_gone_is_said_and_made_again_only_when_told(backend, write):
     path = write(TOWN)
     [first] = await apply(backend, path)
