@@ -87,3 +87,13 @@ def test_a_file_with_more_text_than_a_store_takes_is_refused(
 
     with pytest.raises(FileTooLong, match="please split it"):
         text_of(path, "long.txt")
+
+
+def test_a_query_of_many_words_finds_what_one_of_few_finds():
+    texts = ["The class of fires, 2021", "classes and a fire.", "nothing", "Größe"]
+    few = "fire class größe"
+    many = few + "".join(f" other{number}" for number in range(100))
+
+    found = [[value > 0 for value in score(texts, query)] for query in (few, many)]
+
+    assert found == [[True, True, False, True]] * 2
