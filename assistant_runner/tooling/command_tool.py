@@ -37,7 +37,7 @@ def command_tool(entry: CommandEntry, *, folder: Path) -> Tool:
 
 async def run_command(entry: CommandEntry, arguments: Any, *, cwd: Path, environ: Mapping[str, str]) -> Any:
     """What the program wrote: JSON where it is an object or an array, else text; ToolFailure with its
-    status and the end of its stderr otherwise."""
+    status and the end of its stderr (or of its stdout, if that is all it said) otherwise."""
     passed = {name: environ[name] for name in (*ALWAYS_PASSED, *entry.env) if name in environ}
     try:
         process = await asyncio.create_subprocess_exec(
@@ -50,20 +50,25 @@ async def run_command(entry: CommandEntry, arguments: Any, *, cwd: Path, environ
             start_new_session=True,
         )
     except OSError as error:
-        raise ToolFailure(
-            f"{entry.name}: {entry.command[0]} cannot be started: {error.strerror or error}", permanent=True
-        ) from None
+        raise _not_started(entry, cwd, error) from None
     try:
         output, errors = await _talk(process, json.dumps(arguments, ensure_ascii=False).encode())
     except BaseException:
         await _end(process)
         raise
     if process.returncode:
-        words = " ".join(errors.decode("utf-8", "replace").split())[-ERROR_CHARACTERS:]
+        words = " ".join((errors.strip() or output).decode("utf-8", "replace").split())[-ERROR_CHARACTERS:]
         status = process.returncode
         how = f"exited with status {status}" if status > 0 else f"was ended by signal {-status}"
         raise ToolFailure(f"{entry.name} {how}" + (f": {words}" if words else ""))
     return _read(output)
+
+
+def _not_started(entry: CommandEntry, cwd: Path, error: OSError) -> ToolFailure:
+    if not cwd.is_dir():
+        return ToolFailure(f"{entry.name}: its folder {cwd} is not there", permanent=True)
+    words = f"{entry.name}: {entry.command[0]} cannot be started: {error.strerror or error}"
+    return ToolFailure(words, permanent=True)
 
 
 async def _talk(process: asyncio.subprocess.Process, given: bytes) -> tuple[bytes, bytes]:
@@ -106,6 +111,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _read(output: bytes) -> Any:
+    output = output.removeprefix(b"\xef\xbb\xbf")
     text = output.strip()
     if text[:1] in (b"{", b"["):
         try:

@@ -142,13 +142,16 @@ def read_parameters(schema: Schema, name: str, *, words: str = "") -> tuple[dict
 
 
 def _is_short_form(schema: Mapping[str, Any]) -> bool:
+    """Whether a map has names of parameters rather than words of JSON Schema; one may be called `type`."""
     words = {*SCALARS, "array", "object"}
-    keywords = {"type", "properties", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "items", "required"}
-    return (
-        bool(schema)
-        and not keywords & set(schema)
-        and all(
+    keywords = {"properties", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "items", "required"}
+    keywords |= {"description", "title", "default", "format", "pattern", "additionalProperties"}
+    others = set(schema) - {"type"}
+    if not others or keywords & others:
+        return False
+    if "type" in schema:
+        return all(
             isinstance(entry, Mapping) or (isinstance(entry, str) and entry in words)
             for entry in schema.values()
         )
-    )
+    return all(isinstance(entry, Mapping | str) for entry in schema.values())

@@ -203,6 +203,16 @@ class TestCommand:
         assert outcome.is_error
         assert outcome.content == "do exited with status 4: no such room"
 
+    async def test_a_status_without_stderr_is_an_error_with_the_end_of_stdout(self):
+        outcome = await run(command('import sys; print(\'{"error": "full"}\'); sys.exit(1)'), n=1)
+
+        assert outcome.content == 'do exited with status 1: {"error": "full"}'
+
+    async def test_a_folder_that_is_not_there_is_named(self):
+        outcome = await run(command("", cwd="no-such-folder"), n=1)
+
+        assert outcome.content.endswith("no-such-folder is not there")
+
     async def test_only_the_allowed_environment_is_passed(self):
         environ = {"PATH": os.environ["PATH"], "OPENAI_API_KEY": "sk-secret-1", "ROOM": "blue"}
         code = (

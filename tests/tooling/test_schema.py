@@ -420,6 +420,15 @@ class TestDynamic:
         assert outcome.rejected
         assert 'must be one of "Alipay", "Wechat", "Bankcard"' in outcome.content
 
+    @pytest.mark.parametrize(
+        "schema",
+        [{"type": "string", "size": "integer"}, {"type": {"enum": ["a"]}, "size": {"minimum": 1}}],
+    )
+    def test_a_parameter_of_the_short_form_may_be_called_type(self, schema):
+        made = dynamic_tool("x", "Do x", str, input_schema=schema)
+
+        assert made.parameters["required"] == ["type", "size"]
+
     async def test_row_s4_12_a_bare_integer_is_wrapped_on_the_wire(self):
         square = dynamic_tool(
             "square", "Square", lambda n: n * n, input_schema=self.reference["dynamic_scalar"]["inputSchema"]
@@ -437,6 +446,7 @@ class TestDynamic:
             pytest.param("x", " ", {"type": "object"}, "has no description", id="description"),
             pytest.param("x", "x", "{", "is no JSON", id="schema-text"),
             pytest.param("x", "x", {"type": "thing"}, "no JSON Schema", id="schema"),
+            pytest.param("x", "x", {"a": "strin"}, "'strin' is not valid", id="short-form"),
         ],
     )
     def test_row_s2_5_what_is_missing_fails_at_load(self, name, description, schema, words):
