@@ -601,7 +601,7 @@ class Batch:
             return self.stop.status
         tally = self.tally
         if tally.failures and not tally.answered and not tally.paused:
-            return tally.statuses.pop() if len(tally.statuses) == 1 and not tally.kept_failed else 11
+            return min(tally.statuses) if len(tally.statuses) == 1 and not tally.kept_failed else 11
         if tally.failures or tally.unpassed:
             return 16
         return 6 if tally.paused else 0

@@ -92,6 +92,15 @@ async def test_limits_of_an_assistant_file_hold_for_rows(invocation):
     assert {question.limits.rounds for question in runner.asked} == {2}
 
 
+async def test_rows_that_all_failed_for_one_reason_leave_with_its_status(invocation):
+    def act(question, number):
+        raise NotFound("no such thread", status_code=404)
+
+    outcome = await invocation.go(FakeRunner(act))
+
+    assert (outcome.status, outcome.snapshot["exit_status"], len(invocation.rows())) == (5, 5, 3)
+
+
 async def test_assertions_that_no_row_meets_are_said(invocation):
     wrong = Assertions({}, {"b": {"contains": "re:"}})
 
