@@ -34,6 +34,20 @@ class AssistantRunnerError(Exception):
         }
 
 
+def printable(text: str) -> str:
+    """The text as a terminal may show it: control characters but tabs and line ends are spelled out.
+
+    Models, pages and backends write texts that people see: none of them may move the cursor, clear the
+    screen or rename the window.
+    """
+    return text.replace("\r\n", "\n").translate(_CONTROLS)
+
+
+_CONTROLS = {
+    code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"
+}
+
+
 def near_words(word: str, known: Iterable[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
     """The known words that are most like this one, for `did you mean`; empty if none is."""
     from difflib import get_close_matches  # takes longer to import than this module

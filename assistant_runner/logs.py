@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from assistant_runner.backends.masking import mask
-from assistant_runner.errors import ConfigurationError
+from assistant_runner.errors import ConfigurationError, printable
 from assistant_runner.tooling.masking import secrets_of
 
 ROOT = "assistant_runner"
@@ -40,7 +40,7 @@ class Talk(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if not logging.getLogger().handlers:  # else the program has a log of its own (serve)
-            print(masked(record.getMessage(), self._environ), file=sys.stderr)
+            print(printable(masked(record.getMessage(), self._environ)), file=sys.stderr)
 
 
 def say_warnings(environ: Mapping[str, str]) -> None:

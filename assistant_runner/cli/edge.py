@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from assistant_runner.errors import AssistantRunnerError, ConfigurationError, UsageError
+from assistant_runner.errors import AssistantRunnerError, ConfigurationError, UsageError, printable
 from assistant_runner.tooling.speech import PartedStdout
 
 if TYPE_CHECKING:
@@ -97,11 +97,11 @@ def _colour() -> bool | None:
 
 def tell_error(error: AssistantRunnerError, *, as_json: bool) -> int:
     """Say the error on stderr (and as one JSON document on stdout if asked); its exit status."""
-    click.secho(f"error: {error.message}", err=True, fg="red", color=_colour())
+    click.secho(printable(f"error: {error.message}"), err=True, fg="red", color=_colour())
     if error.remedy:
-        click.echo(f"  {error.remedy}", err=True)
+        click.echo(printable(f"  {error.remedy}"), err=True)
     if partial := error.facts.get("partial"):
-        click.echo(f"  the answer so far, not whole: {partial}", err=True)
+        click.echo(printable(f"  the answer so far, not whole: {partial}"), err=True)
     if as_json:
         import json
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
+from assistant_runner.errors import printable
 from assistant_runner.run.events import (
     CallFinished,
     CallStarted,
@@ -44,6 +45,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """A line of talk, unless quiet."""
+        text = printable(text)
         if self._console is not None:
             self._console.print(text, style="dim", markup=False)
         elif not self._quiet:
@@ -57,6 +59,7 @@ class Progress:
 
     def insist(self, text: str) -> None:
         """Said even when quiet: where things stand after an interrupt."""
+        text = printable(text)
         if self._console is not None:
             self._console.print(text, markup=False)
         else:

@@ -1,13 +1,14 @@
 """How a run's result leaves: the kind of document, as text, as JSON or as events."""
 
 import json
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from assistant_runner.cli.options import option, shared
-from assistant_runner.errors import UsageError
+from assistant_runner.errors import UsageError, printable
 
 if TYPE_CHECKING:
     from assistant_runner.run.request import RunResult
@@ -52,7 +53,7 @@ class Rendering:
         elif self.as_json or self.output != "text":
             print_json(self.document(result), compact=False)
         else:
-            click.echo(result.text)
+            click.echo(printable(result.text) if sys.stdout.isatty() else result.text)
 
 
 rendering_options = shared(Rendering, "rendering", without=("iterations",))

@@ -23,7 +23,7 @@ from assistant_runner.cli.options import (
     shared,
 )
 from assistant_runner.cli.rendering import Rendering, print_event, print_json, rendering_options
-from assistant_runner.errors import UsageError, error_of
+from assistant_runner.errors import UsageError, error_of, printable
 
 if TYPE_CHECKING:
     from assistant_runner.assembly import AssembledRunner
@@ -93,7 +93,7 @@ def list_runs(
         when = datetime.fromtimestamp(run.created_at).strftime("%Y-%m-%d %H:%M:%S")
         prompt = " ".join((run.prompt or "").split())
         status = "stopped" if run.key in stopped else run.status
-        click.echo(f"{run.run_id or run.key}  {when}  {status:<16} {prompt[:60]}")
+        click.echo(f"{run.run_id or run.key}  {when}  {status:<16} {printable(prompt[:60])}")
 
 
 @app.command("show")
@@ -108,7 +108,7 @@ def show(which: RunReference, as_json: bool) -> None:
         return
     click.echo(f"run: {story.run.run_id or 'never began'} (journal {story.run.key})")
     click.echo(f"thread: {story.run.thread_id or 'none'}\nbackend: {story.run.backend}")
-    click.echo("\n".join(story.lines()))
+    click.echo(printable("\n".join(story.lines())))
 
 
 @app.command("diff")
@@ -124,7 +124,7 @@ def diff(
     with _journal() as journal:
         lines = compare(_story(journal, journal.find(before)), _story(journal, journal.find(after)))
     if lines:
-        click.echo("\n".join(lines))
+        click.echo(printable("\n".join(lines)))
     return int(bool(lines))
 
 
@@ -368,7 +368,7 @@ def steps(
         if as_json:
             print_json([step.document() for step in found], compact=False)
         elif found:
-            click.echo("\n".join(render_steps(found)))
+            click.echo(printable("\n".join(render_steps(found))))
 
     run_async(_at_backend(which, options, work))
 

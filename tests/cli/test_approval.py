@@ -1,5 +1,6 @@
 """Approvals at a real terminal (a pseudo-terminal), and where there is none (cases 117, 118)."""
 
+import json
 import os
 import sys
 import time
@@ -98,3 +99,17 @@ def test_case_118_a_piped_prompt_is_never_read_as_an_answer(process, folder):
 
     assert done.returncode == 7
     assert not (folder / "rung").exists()
+
+
+def test_what_a_model_writes_does_not_move_the_terminal(folder):
+    wild = "\x1b[2J\x1b]0;mine\x07"
+    call = {"name": "ring", "arguments": {"bell": wild}}
+    turns = [{"tool_calls": [call]}, {"text": f"{wild} done"}]
+    (folder / "s.json").write_text(json.dumps({"format": 1, "scripts": {"ring": {"turns": turns}}}))
+
+    status, seen = at_terminal(folder, "y")
+
+    assert status == 0
+    assert "\x1b[2J" not in seen
+    assert "\x1b]0;" not in seen
+    assert "\\x1b[2J\\x1b]0;mine\\x07 done" in seen
