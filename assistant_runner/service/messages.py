@@ -54,6 +54,9 @@ def _attach(core: Core, world: str, thread_id: str, attachments: list[Document])
             resources["code_interpreter"] = {"file_ids": list(dict.fromkeys([*listed, file_id]))}
         if "file_search" in words:
             store_ids = (resources.get("file_search") or {}).get("vector_store_ids") or []
+            store_ids = [
+                store_id for store_id in store_ids if core.store.exists("vector_store", world, store_id)
+            ]
             if not store_ids:
                 expires = {"anchor": "last_active_at", "days": ATTACHED_STORE_DAYS}
                 store_ids = [stores.create_store(core, world, {"expires_after": expires}).id]

@@ -182,6 +182,20 @@ async def test_a_file_expires_when_it_was_told_to():
         assert check_error(await server.get(f"/files/{file_id}"), 404)["message"].startswith("No such File")
 
 
+async def test_an_expired_file_is_in_no_list():
+    clock = HandClock()
+    async with running(clock=clock) as server:
+        kept = await uploaded(server)
+        expiry = {"expires_after[anchor]": "created_at", "expires_after[seconds]": "3600"}
+        for _ in range(2):
+            await uploaded(server, **expiry)
+
+        clock.pass_s(3601)
+        listed = (await server.get("/files", params={"limit": 1})).json()
+
+        assert ([file["id"] for file in listed["data"]], listed["has_more"]) == ([kept], False)
+
+
 async def test_a_deleted_file_leaves_every_store_and_every_list():
     async with running() as server:
         file_id = await uploaded(server)
@@ -338,6 +352,23 @@ async def test_an_attachment_for_file_search_gives_the_thread_its_own_store():
         assert note["text"] == "【0:0†fires.txt】"
         assert text["value"][note["start_index"] : note["end_index"]] == note["text"]
         assert note["file_citation"] == {"file_id": file_id}
+
+
+async def test_an_attachment_after_the_threads_store_was_deleted_gives_it_a_new_one():
+    async with running() as server:
+        file_id = await uploaded(server)
+        first = await store_with(server, file_id)
+        resources = {"file_search": {"vector_store_ids": [first]}}
+        thread = (await server.post("/threads", {"tool_resources": resources})).json()
+        await server.http.delete(f"/vector_stores/{first}")
+
+        attachment = {"file_id": file_id, "tools": [{"type": "file_search"}]}
+        message = {"role": "user", "content": "look", "attachments": [attachment]}
+        await server.post(f"/threads/{thread['id']}/messages", message)
+
+        shown = (await server.get(f"/threads/{thread['id']}")).json()
+        [second] = shown["tool_resources"]["file_search"]["vector_store_ids"]
+        assert (await server.get(f"/vector_stores/{second}")).json()["file_counts"]["total"] == 1
 
 
 async def test_an_attachment_for_code_interpreter_is_there_when_the_code_runs():

@@ -130,11 +130,18 @@ def _expiry(form: Any) -> int | None:
 def _row(call: Call) -> Row:
     identifier = call.identifier(KIND, "file_id")
     row = call.row(KIND, call.world, identifier)
-    expires_at = row.doc["expires_at"]
-    if expires_at is not None and call.core.clock() >= expires_at:
-        remove(call.core, call.world, identifier)
+    if _lapsed(call, [row]):
         raise not_found(KIND, identifier)
     return row
+
+
+def _lapsed(call: Call, rows: list[Row]) -> bool:
+    """Whether files of these were to expire by now; those are removed."""
+    now = call.core.clock()
+    over = [row.id for row in rows if row.doc["expires_at"] is not None and now >= row.doc["expires_at"]]
+    for identifier in over:
+        remove(call.core, call.world, identifier)
+    return bool(over)
 
 
 async def retrieve(call: Call) -> Answer:
@@ -142,7 +149,10 @@ async def retrieve(call: Call) -> Answer:
 
 
 async def list_all(call: Call) -> Answer:
-    return call.list_answer(KIND, call.world, most=10_000, default=10_000, tag=call.param("purpose"))
+    while True:
+        rows, has_more = call.page(KIND, call.world, most=10_000, default=10_000, tag=call.param("purpose"))
+        if not _lapsed(call, rows):
+            return Answer(documents.listing([row.doc for row in rows], has_more))
 
 
 async def content(call: Call) -> Bytes:
