@@ -161,7 +161,7 @@ def run(
     if as_json:
         click.echo(json.dumps({**outcome.snapshot, "output": str(output)}, indent=2, default=str))
     status = outcome.status
-    if ignore_errors and status in (11, 16) and outcome.stop is None:
+    if ignore_errors and status not in (0, 6) and outcome.stop is None:
         click.echo(f"batch: warning: rows failed (status {status} ignored)", err=True)
         status = 0
     return status

@@ -93,8 +93,12 @@ def test_case_078_exit_statuses_of_the_command(folder, here):
     partial = here("run", "in.txt", "-o", "partial.jsonl")
     ignored = here("run", "in.txt", "-o", "ignored.jsonl", "--ignore-errors")
     failed = here("run", "in.txt", "-o", "failed.jsonl", model="fail")
+    (folder / "wrong.jsonl").write_text("7\n")
+    wrong = here("run", "wrong.jsonl", "-o", "wrong.out.jsonl")
+    wrong_ignored = here("run", "wrong.jsonl", "-o", "wrong.out.jsonl", "--retry-failed", "--ignore-errors")
 
     assert [done.status for done in (partial, ignored, failed)] == [16, 0, 11]
+    assert (wrong.status, wrong_ignored.status) == (2, 0)
     assert "warning: rows failed" in ignored.stderr
     assert partial.stdout == ""
 
