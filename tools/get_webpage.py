@@ -45,8 +45,9 @@ async def get_webpage(
     if response.status_code >= 400:
         raise error_page(response, page)
     if page.kind == "empty":
+        why = "no readable text: it needs a browser" if body.strip() else "an empty page"
         raise ToolFailure(
-            f"{final_url} answered {response.status_code} with no readable text: it needs a browser",
+            f"{final_url} answered {response.status_code} with {why}",
             hint="trying again will not help; use another page",
         )
     if page.kind != "content":
@@ -86,9 +87,12 @@ def clean_address(url: str) -> str:
         text = f"https://{text}"
     try:
         parsed = httpx.URL(text)
+        scheme, host = parsed.scheme, parsed.host
     except (httpx.InvalidURL, ValueError) as error:
         raise ToolFailure(f"{url[:200]!r} is no web address: {error}") from None
-    if not parsed.host and parsed.scheme in ("http", "https"):
+    if scheme not in ("http", "https"):
+        raise ToolFailure(f"{url[:200]!r} is no web address: only http and https are fetched")
+    if not host:
         raise ToolFailure(f"{url[:200]!r} is no web address: it names no host")
     return text
 
@@ -133,7 +137,7 @@ def unreachable(url: str, error: httpx.TransportError) -> ToolFailure:
 
 def error_page(response: httpx.Response, page: Page) -> ToolFailure:
     """Status, the reason that the page gives, and whether trying again can help (cases 096, 097)."""
-    reason = defuse(" ".join(page.text.split()))[:REASON_CHARACTERS]
+    reason = defuse(" ".join((page.text or page.title).split()))[:REASON_CHARACTERS]
     status = response.status_code
     words = f"{response.url} answered {status} {response.reason_phrase}".strip()
     pause_s = retry_after_s(response)

@@ -182,10 +182,9 @@ class AddressGuard:
         plain = host.strip("[]")
         try:
             found = list(dict.fromkeys(await self._resolve(plain, port)))
-        except OSError as error:
-            raise httpcore.ConnectError(
-                f"{plain}: the name cannot be resolved: {error.strerror or error}"
-            ) from None
+        except (OSError, UnicodeError) as error:  # a name that no name server could hold
+            words = getattr(error, "strerror", None) or error
+            raise httpcore.ConnectError(f"{plain}: the name cannot be resolved: {words}") from None
         if not found:
             raise httpcore.ConnectError(f"{plain}: the name has no address")
         if self.allows(plain, port):
