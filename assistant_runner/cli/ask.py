@@ -43,8 +43,6 @@ def ask(
     options: RunnerOptions,
 ) -> int:
     """Ask one question; tools run here, the answer goes to stdout, progress to stderr."""
-    if rendering.as_json and rendering.as_events:
-        raise UsageError("--json and --jsonl exclude each other", remedy="choose one")
     if prompt_file:
         documents, options = from_prompt_file(prompt_file, prompt, inputs, options)
     elif inputs:
@@ -109,9 +107,7 @@ async def _ask_all(
                 continue
             for warning in result.warnings:
                 progress.note(warning)
-            rendering.show(result)
-            if not result.text and rendering.output == "text":
-                status = status or 13
+            status = status or rendering.show(result)
     return status
 
 

@@ -71,10 +71,10 @@ def _run_edge(app: click.Command, argv: list[str]) -> int:
         return tell_error(words, as_json=as_json)
     except OSError as error:
         if error.errno not in FROM_OUTSIDE:
-            return _tell_bug(error)
+            return _tell_bug(error, as_json=as_json)
         return tell_error(_refused_by_system(error), as_json=as_json)
     except Exception as error:
-        return _tell_bug(error)
+        return _tell_bug(error, as_json=as_json)
     return status if isinstance(status, int) else 0
 
 
@@ -103,13 +103,17 @@ def tell_error(error: AssistantRunnerError, *, as_json: bool) -> int:
     if partial := error.facts.get("partial"):
         click.echo(printable(f"  the answer so far, not whole: {partial}"), err=True)
     if as_json:
-        import json
-
-        try:
-            click.echo(json.dumps(error.document(), ensure_ascii=False, default=str))
-        except OSError:  # it may be this that the error is about
-            _silence_stdout()
+        _print_document(error)
     return error.exit_status
+
+
+def _print_document(error: AssistantRunnerError) -> None:
+    import json
+
+    try:
+        click.echo(json.dumps(error.document(), ensure_ascii=False, default=str))
+    except OSError:  # it may be this that the error is about
+        _silence_stdout()
 
 
 def begin_work() -> None:
@@ -180,16 +184,18 @@ def _quick_loop() -> "Callable[[], asyncio.AbstractEventLoop] | None":
     return uvloop.new_event_loop
 
 
-def _tell_bug(error: Exception) -> int:
+def _tell_bug(error: Exception, *, as_json: bool) -> int:
     from assistant_runner.logs import masked
 
-    words = masked(f"{type(error).__name__}: {error}", os.environ)
-    click.secho(f"internal error: {words}", err=True, fg="red", color=_colour())
-    click.echo(
-        "  This is a bug in assistant-runner. Set ASSISTANT_RUNNER_TRACEBACK=1, run it again, and report "
-        "what it prints (look it over for secrets first).",
-        err=True,
+    words = masked(f"internal error: {type(error).__name__}: {error}", os.environ)
+    remedy = (
+        "This is a bug in assistant-runner. Set ASSISTANT_RUNNER_TRACEBACK=1, run it again, and report "
+        "what it prints (look it over for secrets first)."
     )
+    click.secho(printable(words), err=True, fg="red", color=_colour())
+    click.echo(f"  {remedy}", err=True)
+    if as_json:
+        _print_document(AssistantRunnerError(words, remedy=remedy))
     if os.environ.get("ASSISTANT_RUNNER_TRACEBACK"):
         import traceback
 

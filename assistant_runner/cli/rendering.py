@@ -33,6 +33,16 @@ class Rendering:
     def __post_init__(self) -> None:
         if self.output not in OUTPUTS:
             raise UsageError(f"--output {self.output!r}: unknown", remedy=f"one of: {', '.join(OUTPUTS)}")
+        if self.as_json and self.as_events:
+            raise UsageError("--json and --jsonl exclude each other", remedy="choose one")
+        if self.as_events and self.output != "text":
+            raise UsageError("--jsonl and --output exclude each other", remedy="choose one")
+        document = self.as_events or self.output == "run" or (self.as_json and self.output == "text")
+        if self.iterations and not document:
+            raise UsageError(
+                "--debug-iterations adds to a document, and none is printed",
+                remedy="give --json, --jsonl or --output run",
+            )
 
     def document(self, result: "RunResult") -> Any:
         """The document of the kind asked for."""
@@ -46,14 +56,15 @@ class Rendering:
             document["_iteration_documents"] = result.iteration_documents()
         return document
 
-    def show(self, result: "RunResult") -> None:
-        """The result on stdout."""
+    def show(self, result: "RunResult") -> int:
+        """The result on stdout; the exit status: 13 if a text was wanted and there is none."""
         if self.as_events:
-            print_json({"event": "result", **result.document()}, compact=True)
+            print_json({"event": "result", **self.document(result)}, compact=True)
         elif self.as_json or self.output != "text":
             print_json(self.document(result), compact=False)
         else:
             click.echo(printable(result.text) if sys.stdout.isatty() else result.text)
+        return 13 if not result.text and self.output == "text" else 0
 
 
 rendering_options = shared(Rendering, "rendering", without=("iterations",))

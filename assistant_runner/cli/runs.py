@@ -134,7 +134,7 @@ def diff(
 def replay(
     which: RunReference,
     rendering: Rendering,
-) -> None:
+) -> int:
     """Print what a run printed, from the journal alone: no backend, no tool, no socket."""
     from assistant_runner.run.records import result_of
 
@@ -151,7 +151,7 @@ def replay(
             f"run {run.run_id or run.key} did not complete: it is {run.status}",
             remedy=f"go on with: assistant-runner run resume {run.run_id or run.key}",
         )
-    rendering.show(result_of(result))
+    return rendering.show(result_of(result))
 
 
 @app.command("tail")
@@ -209,10 +209,10 @@ def resume(
     repeat_unknown: bool | None,
     answer: tuple[str, ...],
     options: RunnerOptions,
-) -> None:
+) -> int:
     """Go on with a run that was interrupted or killed; nothing that is finished is done again."""
     again = _decide(repeat_unknown, bool(options.no_input))
-    _take_up(which, options, rendering, again, answer)
+    return _take_up(which, options, rendering, again, answer)
 
 
 @app.command("wait")
@@ -223,9 +223,9 @@ def wait(
     which: RunReference,
     rendering: Rendering,
     options: RunnerOptions,
-) -> None:
+) -> int:
     """Wait for a run that was started with --detach, answer its calls, print its answer."""
-    _take_up(which, options, rendering, None, [])
+    return _take_up(which, options, rendering, None, [])
 
 
 def _decide(repeat_unknown: bool | None, no_input: bool) -> "DecideUnknown | None":
@@ -268,7 +268,7 @@ def _take_up(
     rendering: Rendering,
     again: "DecideUnknown | None",
     answers: Sequence[str],
-) -> None:
+) -> int:
     from assistant_runner.run.memory import recall
 
     with _journal() as journal:
@@ -278,8 +278,7 @@ def _take_up(
     if result is not None:  # it completed: its answer is all there is to say
         from assistant_runner.run.records import result_of
 
-        rendering.show(result_of(result))
-        return
+        return rendering.show(result_of(result))
 
     async def work(runner: "AssembledRunner", listener: Any) -> "RunResult":
         return await runner.resume(
@@ -290,7 +289,7 @@ def _take_up(
             answers=given,
         )
 
-    run_async(_with_runner(run, options, rendering, work))
+    return run_async(_with_runner(run, options, rendering, work))
 
 
 @app.command("fork")
@@ -305,7 +304,7 @@ def fork(
     prompt: str | None,
     rendering: Rendering,
     options: RunnerOptions,
-) -> None:
+) -> int:
     """Ask again on a new thread from a round on, perhaps with another model or prompt."""
     with _journal() as journal:
         run = _find(journal, which)
@@ -320,10 +319,10 @@ def fork(
             whole_thread=rendering.output == "run",
         )
 
-    run_async(_with_runner(run, options, rendering, work))
+    return run_async(_with_runner(run, options, rendering, work))
 
 
-async def _with_runner(run: "JournalRun", options: RunnerOptions, rendering: Rendering, work: Any) -> None:
+async def _with_runner(run: "JournalRun", options: RunnerOptions, rendering: Rendering, work: Any) -> int:
     """Do the work with a runner as the run had it, changed by the flags given now."""
     from assistant_runner.assembly import open_runner
     from assistant_runner.cli.approval import terminal_approver
@@ -341,7 +340,7 @@ async def _with_runner(run: "JournalRun", options: RunnerOptions, rendering: Ren
             result = await work(runner, progress.listen)
         for warning in result.warnings:
             progress.note(warning)
-        rendering.show(result)
+        return rendering.show(result)
 
 
 @app.command("steps")

@@ -113,6 +113,9 @@ def test_row_s0_28_many_documents_give_many_results_in_order(cli):
         pytest.param(("ask", "-"), "  \n", 2, "prompt is empty", id="empty-pipe"),
         pytest.param(("doctr",), None, 2, "did you mean doctor", id="mistyped-command"),
         pytest.param(("--tool", "get_tides", "hello"), None, 3, "get_tides", id="unknown-tool"),
+        pytest.param(
+            ("--debug-iterations", "hi"), None, 2, "--json, --jsonl or --output run", id="no-document"
+        ),
         pytest.param(("--output", "xml", "hello"), None, 2, "one of: text", id="unknown-output"),
         pytest.param(("--tool-choice", "get_tides", "hi"), None, 2, "get_tides", id="unknown-tool-choice"),
         pytest.param(("--engine", "magic", "hi"), None, 2, "magic", id="unknown-engine"),
@@ -132,6 +135,14 @@ def test_bad_input_gets_a_message_and_its_status(cli, argv, stdin, status, words
     assert words in outcome.stderr
     assert "Traceback" not in outcome.stderr
     assert outcome.stdout == ""
+
+
+@pytest.mark.parametrize("other", [("--json",), ("--output", "run")], ids=" ".join)
+def test_events_and_another_form_of_output_exclude_each_other(cli, other):
+    outcome = cli("--jsonl", *other, "hello")
+
+    assert outcome.status == 2
+    assert "exclude each other" in json.loads(outcome.stdout)["error"]["message"]
 
 
 def test_an_error_is_a_json_document_when_json_is_asked(cli):

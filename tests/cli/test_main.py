@@ -120,6 +120,17 @@ def test_a_closed_pipe_ends_a_command_without_a_word(argv):
     assert process.returncode == 141
 
 
+def test_a_bug_is_a_json_document_too_when_json_is_asked(cli, monkeypatch):
+    monkeypatch.setattr("assistant_runner.cli.ask.read_prompts", lambda words, stdin: 1 / 0)
+
+    outcome = cli("--json", "hello")
+
+    assert outcome.status == 1
+    assert json.loads(outcome.stdout)["error"]["kind"] == "internal_error"
+    assert "This is a bug" in outcome.stderr
+    assert "Traceback" not in outcome.stderr
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
 def test_a_closed_standard_stream_is_no_bug(closed, tmp_path):
     command = f"{sys.executable} -m assistant_runner --offline 'What is 2 plus 2?' {closed}"

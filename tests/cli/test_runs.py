@@ -51,6 +51,15 @@ def test_replay_of_a_run_that_failed_gives_the_same_error_and_status(cli, tmp_pa
     assert json.loads(replayed.stdout) == json.loads(asked.stdout)
 
 
+def test_a_run_without_text_has_the_same_status_whoever_prints_it(cli, tmp_path):
+    (tmp_path / "s.json").write_text(json.dumps({"format": 1, "scripts": {"x": {"turns": [{"text": ""}]}}}))
+    asked = cli("ask", "--engine", "script", "--script", "s.json", "go [flow:x]")
+
+    again = [cli("run", command, "--last").status for command in ("replay", "resume", "wait")]
+
+    assert [asked.status, *again] == [13, 13, 13, 13]
+
+
 def test_resume_of_a_completed_run_prints_its_answer_again(cli, asked):
     assert cli("run", "resume", "--last").stdout == asked.stdout
 
