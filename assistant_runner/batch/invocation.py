@@ -272,6 +272,8 @@ def _say_how_it_ended(batch: Batch, talk: Talk) -> None:
         if batch.stop.error is not None and batch.stop.error.remedy:
             talk.say(batch.stop.error.remedy)
         talk.say(f"{batch.tally.left} rows are left: run the same command again to go on")
+    if batch.tally.kept_failed:
+        talk.say(f"{batch.tally.kept_failed} rows failed before and stay so: --retry-failed asks them again")
     if batch.tally.unknown_calls:
         talk.say(
             f"{batch.tally.unknown_calls} tool calls that write were cut off when an earlier process was "

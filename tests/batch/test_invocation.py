@@ -97,8 +97,10 @@ async def test_rows_that_all_failed_for_one_reason_leave_with_its_status(invocat
         raise NotFound("no such thread", status_code=404)
 
     outcome = await invocation.go(FakeRunner(act))
+    await invocation.go(FakeRunner())
 
     assert (outcome.status, outcome.snapshot["exit_status"], len(invocation.rows())) == (5, 5, 3)
+    assert "--retry-failed asks them again" in invocation.heard.said[-1]
 
 
 async def test_assertions_that_no_row_meets_are_said(invocation):
