@@ -64,6 +64,8 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = b"" if self._streamed else await read_body(receive, self._core.settings.body_limit)
+        if not self._core.ready:
+            raise _stopping()
         call = Call(self._core, scope, receive, body)
         key = _header(scope, b"idempotency-key") if self._creates else None
         if key is None:
@@ -168,8 +170,7 @@ class Gateway:
         except asyncio.CancelledError:
             if self._core.ready:
                 raise
-            words = "The service stops; please send the request again when it is back."
-            raise ApiError(503, words, type="server_error") from None
+            raise _stopping() from None
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
@@ -377,6 +378,11 @@ def _wrong_method(router: Router, scope: Scope) -> ApiError:
         code="method_not_allowed",
         headers={"allow": ", ".join(methods)},
     )
+
+
+def _stopping() -> ApiError:
+    words = "The service stops; please send the request again when it is back."
+    return ApiError(503, words, type="server_error")
 
 
 def _unknown_route(scope: Scope) -> ApiError:

@@ -415,15 +415,15 @@ async def test_a_request_that_the_end_of_the_service_cuts_short_is_a_503():
     assert b"The service stops" in sent[1]["body"]
 
 
-async def test_a_stream_that_the_end_of_the_service_cuts_short_says_so_and_is_done():
-    async with running(script(never=[{"text": "never", "delay_s": 60}])) as server:
-        run = await server.ask("never")
-        listener = server.service.core.hub.listen(run["id"])
+async def test_a_request_that_comes_while_the_service_stops_is_a_503_and_begins_nothing():
+    async with running() as server:
+        assistant = await server.assistant()
         await server.service.pause()
-        frames = frames_of((await listener.read(5)).decode())
 
-    assert [frame.event for frame in frames][-2:] == ["error", "done"]
-    assert "goes on" in frames[-2].data["error"]["message"]
+        answer = await server.post("/threads/runs", {"assistant_id": assistant["id"], "stream": True})
+
+        assert "The service stops" in check_error(answer, 503)["message"]
+        assert server.service.core.store.active_runs(owner=server.service.core.workers.owner) == []
 
 
 async def test_a_full_disk_is_named_and_leaves_no_traceback(tmp_path, caplog):

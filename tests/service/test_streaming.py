@@ -209,7 +209,7 @@ async def test_a_silent_stream_is_kept_alive_with_comments():
         assert text.endswith("event: done\ndata: [DONE]\n\n")
 
 
-async def test_a_service_that_stops_says_so_in_the_stream():
+async def test_a_service_that_stops_says_so_at_the_end_of_the_stream():
     async with running(script(played=[{"text": "never", "delay_s": 30}])) as server:
         assistant = await server.assistant()
         body = {"assistant_id": assistant["id"], "model": "played"}
@@ -217,6 +217,6 @@ async def test_a_service_that_stops_says_so_in_the_stream():
         await until(lambda: server.service.core.workers.count)
         await server.service.pause()
 
-        frames = await stream
-        assert frames[-1].event == "error"
-        assert "stops" in frames[-1].data["error"]["message"]
+        *_, error, done = await stream
+        assert (error.event, done.event) == ("error", "done")
+        assert "goes on when it is started again" in error.data["error"]["message"]
