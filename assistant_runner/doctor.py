@@ -22,11 +22,11 @@ from assistant_runner import __version__
 from assistant_runner.backends.client import Client, fields_of
 from assistant_runner.backends.connect import auth_of, direct_transport, http_client, key_source_of, target_of
 from assistant_runner.backends.http import HttpBackend
-from assistant_runner.backends.masking import mask
 from assistant_runner.backends.transport import HttpError, Request, Response, Transport
 from assistant_runner.endpoints import is_local_host
 from assistant_runner.errors import AssistantRunnerError, near_words
 from assistant_runner.keys import key_fault
+from assistant_runner.masking import mask
 from assistant_runner.retries import NO_RETRIES
 from assistant_runner.run.journal import Journal
 from assistant_runner.settings import (

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from assistant_runner.backends.masking import mask
 from assistant_runner.errors import ConfigurationError, printable
+from assistant_runner.masking import mask
 from assistant_runner.tooling.masking import secrets_of
 
 ROOT = "assistant_runner"

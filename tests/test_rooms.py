@@ -10,6 +10,7 @@ from tests.conftest import REPOSITORY
 ORDER = [
     "errors",
     "aside",
+    "masking",
     "wire",
     "retries",
     "endpoints",

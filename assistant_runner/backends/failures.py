@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from assistant_runner.backends.masking import mask
 from assistant_runner.backends.transport import (
     ConnectError,
     ConnectTimeout,
@@ -33,6 +32,7 @@ from assistant_runner.errors import (
     RateLimited,
     RequestRejected,
 )
+from assistant_runner.masking import mask
 from assistant_runner.retries import wait_hint
 from assistant_runner.wire.failures import ErrorObject
 

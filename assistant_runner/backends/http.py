@@ -29,9 +29,7 @@ from pydantic import ValidationError
 from assistant_runner.backends.client import Client, fields_of
 from assistant_runner.backends.failures import from_answer, from_transport, not_the_protocol
 from assistant_runner.backends.ids import path_id
-from assistant_runner.backends.masking import mask, mask_header
 from assistant_runner.backends.multipart import form_data
-from assistant_runner.backends.sse import Frame, SseParser
 from assistant_runner.backends.transport import (
     DecodingError,
     Fields,
@@ -49,6 +47,7 @@ from assistant_runner.errors import (
     ProtocolError,
     RateLimited,
 )
+from assistant_runner.masking import mask, mask_header
 from assistant_runner.retries import Pacer, RetryPolicy, wait_hint
 from assistant_runner.wire.assistants import Assistant, AssistantCreate, AssistantModify
 from assistant_runner.wire.base import Deleted, Metadata, Page, RequestBody, WireObject
@@ -72,6 +71,7 @@ from assistant_runner.wire.runs import (
     ToolOutput,
     ToolOutputsSubmit,
 )
+from assistant_runner.wire.sse import Frame, SseParser
 from assistant_runner.wire.stream import StreamEvent, parse_event
 from assistant_runner.wire.threads import (
     Message,

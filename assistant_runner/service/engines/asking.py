@@ -1,12 +1,13 @@
 """What both SDK engines share: the open client, the model that is meant, the tries of a turn."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import TypedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypedDict
 
 import httpx2
 
-from assistant_runner.service.engines.base import TurnEvent, TurnRequest
+from assistant_runner.masking import mask
+from assistant_runner.service.engines.base import EngineError, TurnEvent, TurnRequest
 from assistant_runner.service.engines.client import TokenSource, open_client, with_retries
 from assistant_runner.service.engines.naming import ModelNames
 from assistant_runner.service.engines.providers import Provider
@@ -42,6 +43,7 @@ class Asker:
         self.endpoint = provider.endpoint
         self.names = names or ModelNames(provider.endpoint)
         self.client = open_client(provider, transport=transport, token_source=token_source)
+        self._secrets = [provider.key] if provider.key else []
         self._sleep = sleep
 
     def label(self, api: str) -> str:
@@ -59,9 +61,18 @@ class Asker:
             endpoint=self.endpoint,
             model=model,
             deadline_s=request.deadline_s,
+            secrets=self._secrets,
             sleep=self._sleep,
         ):
             yield event
+
+    async def models(self, supports: Mapping[str, bool]) -> Sequence[Mapping[str, Any]]:
+        """The server's models (see ModelNames.list_models); EngineError."""
+        try:
+            return await self.names.list_models(self.client, supports)
+        except EngineError as error:
+            error.message = mask(error.message, self._secrets)
+            raise
 
     async def aclose(self) -> None:
         await self.client.close()

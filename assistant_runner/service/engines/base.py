@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from assistant_runner.masking import mask
 from assistant_runner.wire.runs import Usage
 from assistant_runner.wire.tools import AssistantTool, ResponseFormat, ToolChoice
 
@@ -202,14 +203,15 @@ class EngineError(Exception):
 
     `retry_after_s` if the provider said how long to wait; `kind` is our own finer word
     (`authentication`, `unreachable`, `quota`, `content_filter`, `model_not_found`, `bad_answer`...).
+    What looks like a key is cut out of the message: gateways repeat in their refusals what they were sent.
     """
 
     def __init__(
         self, code: str, message: str, *, kind: str = "provider", retry_after_s: float | None = None
     ) -> None:
-        super().__init__(message)
+        self.message = mask(message)
+        super().__init__(self.message)
         self.code = code
-        self.message = message
         self.kind = kind
         self.retry_after_s = retry_after_s
 

@@ -88,7 +88,7 @@ class ChatEngine:
         return Abilities(tools=tools, strict=own, parallel=True, vision=True, json_schema=True)
 
     async def models(self) -> Sequence[Mapping[str, Any]]:
-        return await self._asker.names.list_models(self._asker.client, self._supports)
+        return await self._asker.models(self._supports)
 
     async def aclose(self) -> None:
         await self._asker.aclose()

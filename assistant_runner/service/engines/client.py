@@ -10,7 +10,7 @@ import json
 import logging
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from openai import AsyncAzureOpenAI, AsyncOpenAI, Omit
 
 from assistant_runner.endpoints import Endpoint
 from assistant_runner.errors import ConfigurationError
+from assistant_runner.masking import mask
 from assistant_runner.retries import RetryPolicy, hint_in_words, reset_hint, wait_hint
 from assistant_runner.service.engines.base import EngineError, Notice, TurnEvent
 from assistant_runner.service.engines.providers import Provider
@@ -183,11 +184,15 @@ async def with_retries(
     endpoint: Endpoint,
     model: str,
     deadline_s: float | None,
+    secrets: Sequence[str] = (),
     policy: RetryPolicy = POLICY,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[TurnEvent]:
-    """The events of a turn that is tried again where that is safe; each wait is told by a Notice."""
+    """The events of a turn that is tried again where that is safe; each wait is told by a Notice.
+
+    `secrets` are cut out of what a failure says.
+    """
     ends_at = clock() + (LONGEST_S if deadline_s is None else deadline_s)
     dropped: set[str] = set()
     attempt = 1
@@ -209,6 +214,7 @@ async def with_retries(
             failure = Failure(EngineError("server_error", words, kind="bad_answer"), repeat=True)
         finally:
             await tries.aclose()
+        failure.error.message = mask(failure.error.message, secrets)
         if told:
             raise failure.error
         if failure.drop and failure.drop not in dropped:
@@ -326,7 +332,7 @@ def _from_status(error: openai.APIStatusError, endpoint: Endpoint, model: str) -
     words = _one_line(words)
     may_repeat = response.headers.get("x-should-retry") != "false"
     if 300 <= status < 400:
-        location = response.headers.get("location", "nowhere")
+        location = response.headers.get("location", "nowhere").partition("?")[0]
         note = f"{endpoint.base_url} redirects to {location}: correct the base URL"
         return Failure(EngineError("server_error", note, kind="bad_answer"))
     if not words:

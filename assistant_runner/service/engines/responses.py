@@ -106,7 +106,7 @@ class ResponsesEngine:
         )
 
     async def models(self) -> Sequence[Mapping[str, Any]]:
-        return await self._asker.names.list_models(self._asker.client, {})
+        return await self._asker.models({})
 
     async def aclose(self) -> None:
         await self._asker.aclose()

@@ -369,3 +369,22 @@ async def test_a_key_does_not_follow_a_redirect():
 
     assert "redirects to http://127.0.0.1:9" in error.message
     assert (error.kind, waits, len(fake.asked)) == ("bad_answer", [], 1)
+
+
+@pytest.mark.parametrize(
+    "key", ["sk-test-SECRET-0001", "0f1e2d3c4b5a69788796a5b4c3d2e1f0"], ids=["openai", "azure"]
+)
+async def test_case_116_a_key_that_a_gateway_repeats_is_cut_out_of_its_words(key):
+    refusal = error_reply(401, f"Invalid token. Received API Key = {key}, unable to find it")
+
+    error, _, _ = await ask(refusal, key=key)
+
+    assert isinstance(error, EngineError)
+    assert key not in error.message
+    assert "unable to find it" in error.message
+
+
+async def test_where_a_redirect_leads_is_told_without_its_query():
+    error, _, _ = await ask(Reply(b"", 302, headers={"location": "https://login.example/in?token=abc"}))
+
+    assert "redirects to https://login.example/in:" in error.message

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assistant_runner.backends.sse import Frame, SseParser
+from assistant_runner.wire.sse import Frame, SseParser
 
 
 def parse(*chunks: bytes) -> list[Frame]:
@@ -52,7 +52,7 @@ def test_a_last_frame_without_its_blank_line_is_not_lost():
 
 
 def test_a_line_that_never_ends_is_refused(monkeypatch):
-    monkeypatch.setattr("assistant_runner.backends.sse.LONGEST_LINE", 10)
+    monkeypatch.setattr("assistant_runner.wire.sse.LONGEST_LINE", 10)
 
     with pytest.raises(ValueError, match="more than 10"):
         parse(b"data: 12", b"3456789")
