@@ -90,11 +90,14 @@ def split_last_word(text: str) -> Place | None:
 
 
 def long_form(hint: str) -> str:
-    """`CA` as `California`, `USA` as `United States`; anything else as it is.
+    """`CA` as `California`, `D.C.` as `District of Columbia`, `usa` as `United States`; else as it is.
 
-    Two capital letters that name a state and a country are the state: that is what `city, CA` means.
+    Two letters that name a state and a country are the state: that is what `city, CA` means.
     """
-    return REGION_NAMES.get(hint.upper() if len(hint) <= 3 else hint) or COUNTRIES.get(hint, hint)
+    code = hint.replace(".", "").upper()
+    if len(code) <= 3 and (found := REGION_NAMES.get(code) or COUNTRIES.get(code)):
+        return found
+    return COUNTRIES.get(hint) or COUNTRIES.get(hint.title(), hint)
 
 
 def fold(text: str) -> str:
