@@ -78,7 +78,7 @@ async def ask_weatherapi(place: Place, key: str, context: ToolContext) -> HttpRe
     if fits(place, location.get("region"), location.get("country")):
         return reply_of(response, entity)
     _, found = await get_json(
-        context, f"{WEATHERAPI}/search.json", {"key": key, "q": place.name}, service="WeatherAPI"
+        context, f"{WEATHERAPI}/search.json", {"key": key, "q": place.name}, service="WeatherAPI", secret=True
     )
     places = [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
     fitting = [entry for entry in places if fits(place, entry.get("region"), entry.get("country"))]
@@ -100,7 +100,12 @@ async def current_of(query: str, key: str, context: ToolContext) -> tuple[httpx.
     """WeatherAPI's answer with all that we rely on; ToolFailure says what it lacks."""
     params = {"key": key, "q": query, "aqi": "no"}
     response, entity = await get_json(
-        context, f"{WEATHERAPI}/current.json", params, service="WeatherAPI", error_statuses=(400, 401, 403)
+        context,
+        f"{WEATHERAPI}/current.json",
+        params,
+        service="WeatherAPI",
+        error_statuses=(400, 401, 403),
+        secret=True,
     )
     error = entity.get("error") if isinstance(entity, dict) else None
     if isinstance(error, dict) or response.status_code >= 400:

@@ -11,6 +11,7 @@ import asyncio
 import fnmatch
 import ipaddress
 import logging
+import os
 import socket
 import ssl
 import time
@@ -75,7 +76,8 @@ def guarded_client(
 ) -> httpx.AsyncClient:
     """A client for tools. `allow_hosts`: hosts that may be private and on any port, as names, globs
     or addresses, with `:port` for that port alone. `max_bytes`: of one reply, decompressed. `cache`: the
-    SQLite file of an HTTP cache (RFC 9111, private); errors are never kept (case-098). `ca_file`: an
+    SQLite file of an HTTP cache (RFC 9111, private); errors are never kept (case-098), nor are replies
+    to requests with headers of their own. `ca_file`: an
     authority that is trusted beside the public ones; ConfigurationError if it cannot be read."""
     if ca_file:
         _check_ca_file(ca_file)
@@ -104,6 +106,8 @@ def _cached(transport: httpx.AsyncBaseTransport, path: Path) -> httpx.AsyncBaseT
     # Where another process holds the file, a reply goes uncached: nothing that a user must see.
     logging.getLogger("hishel").addHandler(logging.NullHandler())
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))  # what was read is nobody else's business
+    path.chmod(0o600)
     storage = AsyncSqliteStorage(
         database_path=path, default_ttl=CACHE_S, max_stream_size=CACHED_REPLY_BYTES, max_size=CACHE_BYTES
     )
@@ -111,7 +115,11 @@ def _cached(transport: httpx.AsyncBaseTransport, path: Path) -> httpx.AsyncBaseT
 
 
 class CachedTransport(httpx.AsyncBaseTransport):
-    """An HTTP cache over a transport, made at the first request: runs that fetch nothing start sooner."""
+    """An HTTP cache over a transport, made at the first request: runs that fetch nothing start sooner.
+
+    Only what anyone could have asked for goes through it. A request with a header of its own may be
+    somebody's: its reply is for nobody else, and its secrets do not belong into a file.
+    """
 
     def __init__(self, transport: httpx.AsyncBaseTransport, path: Path) -> None:
         self._plain = transport
@@ -119,6 +127,8 @@ class CachedTransport(httpx.AsyncBaseTransport):
         self._made: httpx.AsyncBaseTransport | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if not HEADERS_FOR_ANYONE.issuperset({name.lower() for name in request.headers} - {"host"}):
+            return await self._plain.handle_async_request(request)
         if self._made is None:
             self._made = _cached(self._plain, self._path)
         return await self._made.handle_async_request(request)

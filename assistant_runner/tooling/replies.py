@@ -27,12 +27,16 @@ async def get_json(
     *,
     service: str,
     error_statuses: tuple[int, ...] = (),
+    secret: bool = False,
 ) -> tuple[httpx.Response, Any]:
     """The response and its JSON body; ToolFailure in words for everything else.
 
     `error_statuses`: statuses whose JSON body the caller reads itself. `service`: its name in messages.
+    `secret`: the address holds a key, so neither it nor the answer is kept in a cache.
     """
     headers = {"user-agent": USER_AGENT, "accept": "application/json"}
+    if secret:
+        headers["cache-control"] = "no-store"
     waited = False
     while True:
         try:

@@ -370,6 +370,21 @@ class TestCache:
         assert [reply.status_code for reply in replies] == [status, 200]
         assert requests == 2
 
+    @pytest.mark.parametrize("name", ["authorization", "x-api-key", "cookie", "cache-control"])
+    async def test_what_was_asked_for_by_somebody_is_for_nobody_else(self, name: str, tmp_path: Path):
+        cache = tmp_path / "http.sqlite3"
+        async with (
+            serve(lambda seen: Reply(200, b"yours", {"cache-control": "max-age=600"})) as server,
+            guarded_client(allow_hosts=["127.0.0.1"], cache=cache) as http,
+        ):
+            await http.get(server.url, headers={name: "tok-123456"})
+            await http.get(server.url, headers={name: "tok-654321"})
+            await http.get(server.url)
+
+        assert len(server.seen) == 3
+        assert b"tok-" not in cache.read_bytes()
+        assert cache.stat().st_mode & 0o777 == 0o600
+
     async def test_what_must_not_be_kept_is_not(self, tmp_path: Path):
         secret = Reply(200, b"secret", {"cache-control": "no-store"})
 
