@@ -80,6 +80,8 @@ def failed_row(
         "error": facts,
         "thread_id": facts.get("thread_id") or thread_id,
         "run_id": facts.get("run_id") or run_id,
+        "model": facts.get("model"),
+        "usage": facts.get("usage"),
     }
 
 

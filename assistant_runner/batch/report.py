@@ -17,7 +17,8 @@ BARS = 24
 
 @dataclass(slots=True)
 class Statistics:
-    """What the rows of an output say together. Seconds and tokens of answered rows only."""
+    """What the rows of an output say together. `seconds` and `tokens` are those of answered rows, one
+    each; `spent` counts the tokens of all."""
 
     rows: int = 0
     endings: Counter[str] = field(default_factory=Counter)
@@ -26,6 +27,7 @@ class Statistics:
     models: Counter[str] = field(default_factory=Counter)
     seconds: "array[float]" = field(default_factory=lambda: array("d"))
     tokens: "array[float]" = field(default_factory=lambda: array("d"))
+    spent: int = 0
     cost: float = 0.0
     priced: int = 0
     retried: int = 0
@@ -50,12 +52,14 @@ class Statistics:
             self.cost += float(row["cost"])
             self.priced += 1
         seconds = float(row.get("duration_s") or 0)
+        tokens = int((row.get("usage") or {}).get("total_tokens") or 0)
+        self.spent += tokens
         if row.get("started_at"):
             self.first_at = min(self.first_at, float(row["started_at"]))
             self.last_at = max(self.last_at, float(row["started_at"]) + seconds)
         if row["status"] == "ok":
             self.seconds.append(seconds)
-            self.tokens.append(float((row.get("usage") or {}).get("total_tokens") or 0))
+            self.tokens.append(float(tokens))
             entry = (seconds, int(row["index"]), row_label(row))
             if len(self.slowest) < 10:
                 heappush(self.slowest, entry)
@@ -104,7 +108,7 @@ def render_report(found: Statistics, *, title: str, made_at: float) -> str:
         ("median time", f"{quantile(seconds, 0.5):.2f} s"),
         ("95 % within", f"{quantile(seconds, 0.95):.2f} s"),
         ("first to last", f"{wall:.1f} s"),
-        ("tokens", f"{sum(tokens):,.0f}"),
+        ("tokens", f"{found.spent:,}"),
         ("cost", f"{found.cost:,.4f}" if found.priced else "no price known"),
     ]
     parts = [

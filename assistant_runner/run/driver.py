@@ -285,7 +285,10 @@ class _Work:
         self._warnings.extend(notes)
         details = last[-1].incomplete_details if last else None
         ending = ending_of(run, partial=text, cut=details.reason if details else None)
+        usage = total_usage([usage for usage in (run.usage, *self.loop.tool_usage) if usage])
         if ending is not None:
+            if usage is not None:  # a run that brought no answer was paid for, too
+                ending.facts |= {"model": run.model, "usage": usage.document()}
             await self.tell_end(ending)
             raise ending
         await self.emit(RunEnded(run_id=run.id, thread_id=run.thread_id, status=run.status))
@@ -295,7 +298,7 @@ class _Work:
             thread_messages=thread_messages,
             rounds=self.loop.rounds,
             text=text,
-            usage=total_usage([usage for usage in (run.usage, *self.loop.tool_usage) if usage]),
+            usage=usage,
             duration_s=self._driver._monotonic() - self._started,
             warnings=self._warnings,
         )

@@ -29,6 +29,9 @@ def book(what: str, context: ToolContext) -> str:
 SCRIPTS = {
     "say": {"turns": [{"text": "said"}]},
     "slow": {"turns": [{"text": "said", "delay_s": 60}]},
+    "long": {
+        "turns": [{"text": "w", "finish": "length", "usage": {"prompt_tokens": 60, "completion_tokens": 40}}]
+    },
     "fail": {"turns": [{"error": {"code": "invalid_prompt", "message": "no"}}]},
     "book": {"turns": [{"tool_calls": [{"name": "book", "arguments": {"what": "x"}}]}, {"text": "done"}]},
 }
@@ -101,6 +104,18 @@ def test_case_078_exit_statuses_of_the_command(folder, here):
     assert (wrong.status, wrong_ignored.status) == (2, 0)
     assert "warning: rows failed" in ignored.stderr
     assert partial.stdout == ""
+
+
+def test_what_a_row_without_an_answer_took_is_counted(folder, here):
+    (folder / "in.txt").write_text("a\nb\nc\n")
+
+    done = here("run", "in.txt", "-o", "out.jsonl", "-j", "1", "--max-tokens", "100", model="long")
+
+    [row] = rows(folder / "out.jsonl")
+    assert (done.status, row["error"]["kind"], row["usage"]["total_tokens"]) == (8, "run_incomplete", 100)
+    assert "--max-tokens 100: 100 are spent" in done.stderr
+    here("report", "out.jsonl", "-o", "r.html")
+    assert "<b>100</b><span>tokens" in (folder / "r.html").read_text()
 
 
 def test_case_076_changed_instructions_of_an_assistant_file_are_named_and_refused(folder, here):
