@@ -366,6 +366,10 @@ def _failure_of(error: Exception) -> ApiError | None:
     if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF in OUT_OF_ORDER:
         logger.error("the store cannot be written: %s", error)
         return ApiError(500, f"The server cannot write its data: {error}.", type="server_error")
+    if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+        logger.error("the store is held by another program: %s", error)
+        words = "The server's data is held by another program; please try again."
+        return ApiError(503, words, type="server_error")
     return None
 
 

@@ -72,9 +72,11 @@ class Workers:
         work = RunWork(self._core, row, world=world, deadline_at=deadline_at, owner=self.owner)
         task = asyncio.create_task(work.go())
         self._tasks[run_id] = (work, task)
-        task.add_done_callback(lambda _: self._forget(run_id, work))
+        task.add_done_callback(lambda task: self._forget(run_id, work, task))
 
-    def _forget(self, run_id: str, work: RunWork) -> None:
+    def _forget(self, run_id: str, work: RunWork, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("run %s: its state could not be written (%s); it is taken up again", run_id, error)
         entry = self._tasks.get(run_id)
         if entry is not None and entry[0] is work:
             del self._tasks[run_id]
@@ -116,6 +118,8 @@ class Workers:
             for active in store.active_runs(owner=self.owner):
                 if active.status == "cancelling" and not self.halt(active.run_id, "cancel"):
                     self.end_cancelled(active)
+                elif active.run_id not in self._tasks:  # its work ended and could not write so
+                    self._take_over(active)
         for active in store.active_runs(overdue_at=now):
             self.lapse(active)
         for active in store.active_runs(unseen_since=now - core.settings.lease_s):

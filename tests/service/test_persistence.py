@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -16,7 +17,8 @@ import pytest
 
 from assistant_runner.service.store.sqlite import SqliteStore
 from tests.conftest import REPOSITORY
-from tests.service.conftest import BETA, functions, running, script
+from tests.service.conftest import BETA, functions, running, script, until
+from tests.service.protocol import check_error
 
 CALL = {"name": "f", "arguments": {}}
 SCRIPT = script(
@@ -198,3 +200,22 @@ def test_a_dead_owner_is_known_by_its_process():
     assert _is_dead(f"{host}/{child.pid}/x")
     assert not _is_dead(f"{host}/{os.getpid()}/x")
     assert not _is_dead(f"elsewhere/{child.pid}/x")
+
+
+async def test_a_run_whose_end_could_not_be_written_is_taken_up_again(tmp_path: Path):
+    path = tmp_path / "service.sqlite3"
+    store = SqliteStore.open(path)
+    store._connection.execute("PRAGMA busy_timeout = 1")
+    document = script(quick=[{"text": "here", "delay_s": 0.1}], never=[{"text": "never", "delay_s": 60}])
+    async with running(document, store=store, tick_s=0.02) as server:
+        await server.ask("never")  # so that this process goes on giving signs of life
+        run = await server.ask("quick")
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        busy = await server.post("/threads")
+        await until(lambda: server.service.core.workers.count == 1)
+        other.execute("ROLLBACK")
+        other.close()
+
+        assert (await server.settled(run))["status"] == "completed"
+        assert "held by another program" in check_error(busy, 503)["message"]
