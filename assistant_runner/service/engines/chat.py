@@ -28,7 +28,7 @@ from assistant_runner.service.engines.catalog import supports_tools
 from assistant_runner.service.engines.client import (
     Failure,
     Refused,
-    check_stream,
+    documents_of,
     filter_details,
     from_error_object,
 )
@@ -49,8 +49,19 @@ FINISH_REASONS: Mapping[str, FinishReason] = {
     "function_call": "tool_calls",
     "length": "length",
     "max_tokens": "length",
+    "model_length": "length",
     "content_filter": "content_filter",
+    "safety": "content_filter",
+    "recitation": "content_filter",
 }
+"""By the reason in small letters; one that is not known is a stop."""
+FAILURES = frozenset({"error", "abort", "network_error", "insufficient_system_resource"})
+"""Reasons of gateways and servers whose model broke off: what came so far is no answer."""
+LIKE_A_CALL = re.compile(
+    r"<tool_call>|<function=|<\|python_tag\|>|\[TOOL_CALLS\]|<\|tool_call"
+    r"|\"name\"\s*:\s*\"[\w.-]+\"\s*,\s*\"(?:arguments|parameters)\""
+)
+AS_TEXT = "the model wrote a tool call as text that could not be taken for one"
 THINK = ("<think>", "</think>")
 
 
@@ -107,24 +118,16 @@ class ChatEngine:
         )
         try:
             reader = ChatReader(request, self._endpoint.kind == "compatible")
-            whole = await check_stream(stream.response, self._endpoint)
-            if whole is not None:
-                if whole.get("error"):
-                    error = whole["error"]
-                    raise Refused(
-                        from_error_object(
-                            error if isinstance(error, Mapping) else {"message": str(error)},
-                            endpoint=self._endpoint,
-                            model=model,
-                        )
-                    )
-                for event in reader.take(_as_chunk(whole)):
+            done = False
+            async for chunk in documents_of(stream.response, self._endpoint):
+                done = chunk is None
+                if chunk is None:
+                    break
+                if chunk.get("error"):
+                    raise Refused(from_error_object(chunk["error"], endpoint=self._endpoint, model=model))
+                for event in reader.take(chunk):
                     yield event
-            else:
-                async for chunk in stream:
-                    for event in reader.take(chunk):
-                        yield event
-            for event in reader.close(self._endpoint.site):
+            for event in reader.close(self._endpoint.site, done=done):
                 yield event
         finally:
             await stream.close()
@@ -234,20 +237,9 @@ def _format(wanted: ResponseFormat) -> dict[str, Any] | None:
     return {"type": wanted.type}
 
 
-def _as_chunk(whole: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole completion as one chunk: its message is the delta."""
-    choices = whole.get("choices")
-    turned = [
-        {**choice, "delta": choice.get("message") or {}}
-        for choice in (choices if isinstance(choices, list) else [])
-        if isinstance(choice, Mapping)
-    ]
-    return {**whole, "choices": turned}
-
-
 def _get(value: Any, name: str) -> Any:
-    """A field of an SDK object or a mapping; None if it is missing."""
-    return value.get(name) if type(value) is dict else getattr(value, name, None)
+    """A field of a mapping; None if it is missing, or if this is no mapping."""
+    return value.get(name) if isinstance(value, dict) else None
 
 
 class ChatReader:
@@ -259,6 +251,7 @@ class ChatReader:
         self._single = not request.parallel_tool_calls
         self._merger = CallMerger()
         self._held = ""
+        self._told: list[str] = []
         self._holding = guess
         self._thought = False
         self._said = False
@@ -284,7 +277,7 @@ class ChatReader:
             reason = _get(choice, "finish_reason")
             if reason:
                 self._reason = str(reason)
-            delta = _get(choice, "delta")
+            delta = _get(choice, "delta") or _get(choice, "message")  # a completion in one piece
             if delta is not None:
                 yield from self._delta(delta)
 
@@ -323,6 +316,8 @@ class ChatReader:
     def _text(self, content: str) -> Iterator[TurnEvent]:
         if not self._holding:
             self._said = True
+            if self._guess:
+                self._told.append(content)
             yield TextDelta(content)
             return
         self._held += content
@@ -343,14 +338,18 @@ class ChatReader:
         self._holding = False
         if self._held:
             self._said = True
+            self._told.append(self._held)
             yield TextDelta(self._held)
             self._held = ""
 
-    def close(self, host: str) -> Iterator[TurnEvent]:
-        """The rest of the turn and its Finish; Refused if the stream was cut or empty."""
+    def close(self, host: str, *, done: bool) -> Iterator[TurnEvent]:
+        """The rest of the turn and its Finish; Refused if the stream was cut or empty.
+
+        `done`: the server said that this was all.
+        """
         if not self._saw_choice:
             words = f"{host} answered with no choices"
-            details = filter_details(_plain(self._filtered))
+            details = filter_details(self._filtered)
             if details:
                 raise Refused(
                     Failure(
@@ -358,12 +357,18 @@ class ChatReader:
                     )
                 )
             raise Refused(Failure(EngineError("server_error", words, kind="bad_answer"), repeat=True))
-        if self._reason is None:
+        if self._reason is None and not self._is_whole(done):
             words = f"{host}: the stream ended in the middle of the answer"
+            raise Refused(Failure(EngineError("server_error", words, kind="cut"), repeat=True))
+        told = (self._reason or "stop").lower()
+        if told in FAILURES:
+            words = f"{host} broke the answer off: finish_reason {told!r}"
             raise Refused(Failure(EngineError("server_error", words, kind="cut"), repeat=True))
         if self._held:
             yield from self._release()
-        reason = FINISH_REASONS.get(self._reason, "stop")
+        elif self._guess and not self._merger.calls and LIKE_A_CALL.search("".join(self._told)):
+            yield Notice(AS_TEXT)
+        reason = FINISH_REASONS.get(told, "stop")
         if self._merger.nameless:
             words = f"{host}: the model made a tool call without a name"
             raise Refused(
@@ -376,20 +381,25 @@ class ChatReader:
         elif reason == "tool_calls" and not self._merger.calls:
             reason = "stop"
         if reason == "content_filter":
-            details = filter_details(_plain(self._filtered))
+            details = filter_details(self._filtered)
             yield Notice(
                 f"the provider's content filter stopped the answer{f': {details}' if details else ''}"
             )
         yield Finish(reason, self._usage)
 
+    def _is_whole(self, done: bool) -> bool:
+        """Whether an answer without a finish reason has come to its end: the server said so, or its calls
+        are whole, which some servers leave without any last word."""
+        if self._merger.calls:
+            return self._merger.complete and (done or all(call.written for call in self._merger.calls))
+        return done and bool(self._said or self._held)
+
     def _release(self) -> Iterator[TurnEvent]:
         """Held text: the calls that it is, or the text."""
         calls = calls_in_text(self._held, self._offered) if self._guess and not self._merger.calls else None
         if calls is None:
-            if self._guess and re.search(
-                r'"name"\s*:\s*"[\w.-]+"\s*,\s*"(?:arguments|parameters)"', self._held
-            ):
-                yield Notice("the model wrote a tool call as text that could not be taken for one")
+            if self._guess and LIKE_A_CALL.search(self._held):
+                yield Notice(AS_TEXT)
             self._said = True
             yield TextDelta(self._held)
             return
@@ -399,14 +409,6 @@ class ChatReader:
                 index=len(self._merger.calls), id=None, name=name, arguments=arguments
             ):
                 yield from self._call(piece)
-
-
-def _plain(value: Any) -> Any:
-    """SDK objects as plain data."""
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    dump = getattr(value, "model_dump", None)
-    return dump(mode="json") if callable(dump) else value
 
 
 def _usage(value: Any) -> Usage | None:

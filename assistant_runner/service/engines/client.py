@@ -6,6 +6,7 @@ rides on httpx2; a test may hand in its own transport.
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import ssl
@@ -24,6 +25,7 @@ from assistant_runner.masking import mask
 from assistant_runner.retries import RetryPolicy, hint_in_words, reset_hint, wait_hint
 from assistant_runner.service.engines.base import EngineError, Notice, TurnEvent
 from assistant_runner.service.engines.providers import Provider
+from assistant_runner.wire.sse import Frame, SseParser
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +34,9 @@ LONGEST_S = 600.0
 """A turn without a deadline of its own gets this one, in seconds."""
 POLICY = RetryPolicy(attempts=5, longest_s=120.0)
 EXCERPT = 200
+READ_OUT_S = 0.2
 LONGEST_WORDS = 400
-QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
+QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "402"})
 FILTER_CODES = frozenset({"content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation"})
 DROPPABLE = frozenset(
     {
@@ -246,7 +249,7 @@ def _with_hint(failure: Failure, policy: RetryPolicy) -> EngineError:
         error = failure.error
         return EngineError(
             error.code,
-            f"{error.message} (asked to wait {failure.hint_s:.0f} s)",
+            f"{error.message} (try again in {failure.hint_s:.0f} s)",
             kind=error.kind,
             retry_after_s=failure.hint_s,
         )
@@ -273,17 +276,17 @@ def translate(error: Exception, *, endpoint: Endpoint, model: str) -> Failure:
             ),
             repeat=True,
         )
-    if isinstance(error, openai.APIError):  # an error object inside a stream
-        return from_error_object(
-            error.body if isinstance(error.body, Mapping) else {"message": error.message, "code": error.code},
-            endpoint=endpoint,
-            model=model,
-        )
+    if isinstance(error, openai.APIError):  # an error inside a stream
+        return from_error_object(error.body or error.message, endpoint=endpoint, model=model)
     return Failure(EngineError("server_error", f"{endpoint.site}: {type(error).__name__}: {error}"))
 
 
-def from_error_object(body: Mapping[str, Any], *, endpoint: Endpoint, model: str) -> Failure:
-    """The Failure of an error object inside a stream or a response."""
+def from_error_object(error: Any, *, endpoint: Endpoint, model: str) -> Failure:
+    """The Failure of an error inside a stream or a response: an object, or words alone.
+
+    Gateways give the status that they would have answered with as its code.
+    """
+    body: Mapping[str, Any] = error if isinstance(error, Mapping) else {"message": str(error)}
     code = str(body.get("code") or body.get("type") or "server_error")
     words = str(body.get("message") or code)
     said = f"{endpoint.site}: {words}"
@@ -297,7 +300,12 @@ def from_error_object(body: Mapping[str, Any], *, endpoint: Endpoint, model: str
         )
     if code in FILTER_CODES:
         return Failure(EngineError("invalid_prompt", _filter_words(body, words), kind="content_filter"))
-    if code in {"invalid_prompt", "invalid_request_error", "context_length_exceeded", "bio_policy"}:
+    if code in {"401", "403", "authentication_error", "invalid_api_key", "permission_error"}:
+        return Failure(EngineError("server_error", said, kind="authentication"))
+    refused = code.isdigit() and 400 <= int(code) < 500 and code not in {"408", "409"}
+    if refused or code in {
+        *("invalid_prompt", "invalid_request_error", "context_length_exceeded", "bio_policy"),
+    }:
         return Failure(EngineError("invalid_prompt", said, kind="invalid_request"))
     return Failure(
         EngineError("server_error", said, kind="provider"), repeat=True, hint_s=hint_in_words(words)
@@ -305,7 +313,7 @@ def from_error_object(body: Mapping[str, Any], *, endpoint: Endpoint, model: str
 
 
 def _from_transport(error: Exception, endpoint: Endpoint) -> Failure:
-    cause = error.__cause__ or error
+    cause = error if isinstance(error, httpx2.TransportError) else error.__cause__ or error
     reason = str(cause) or type(cause).__name__
     text = reason.lower()
     if "certificate" in text or "ssl" in text or "tls" in text:
@@ -351,9 +359,10 @@ def _from_status(error: openai.APIStatusError, endpoint: Endpoint, model: str) -
                 "invalid_prompt", _not_found(error, endpoint, model, code, said), kind="model_not_found"
             )
         )
-    if status == 429:
+    if status == 429 or status == 402:
         if (
-            code in QUOTA_CODES
+            (status == 402 and hint is None)  # payment required: credits that are used up
+            or code in QUOTA_CODES - {"402"}
             or str(body.get("type")) in QUOTA_CODES
             or "exceeded your current quota" in words
         ):
@@ -445,10 +454,57 @@ def _excerpt(response: httpx2.Response) -> str:
     return (text[:EXCERPT] + "…" if len(text) > EXCERPT else text) or "(an empty body)"
 
 
+async def documents_of(
+    response: httpx2.Response, endpoint: Endpoint
+) -> AsyncGenerator[dict[str, Any] | None, None]:
+    """The documents of a stream as they come; None where the server says that this was all.
+
+    A server that did not stream gives one document. An event named `error` is `{"error": ...}` whatever its
+    form. Refused for anything else, such as a proxy's page; ValueError for an event that is no JSON.
+    """
+    whole = await check_stream(response, endpoint)
+    if whole is not None:
+        yield dict(whole)
+        yield None
+        return
+    parser = SseParser()
+    pieces = response.aiter_bytes()
+    async for piece in pieces:
+        for frame in parser.feed(piece):
+            if frame.data.startswith("[DONE]"):
+                await _read_out(pieces)
+                yield None
+                return
+            document = _document(frame)
+            if document is not None:
+                yield document
+    last = parser.finish()
+    if last is not None and last.data.startswith("[DONE]"):
+        yield None
+    elif last is not None and (document := _document(last)) is not None:
+        yield document
+
+
+def _document(frame: Frame) -> dict[str, Any] | None:
+    """What an event says; None for one that says nothing."""
+    document = json.loads(frame.data) if frame.data.strip() else None
+    if frame.name == "error" and not (isinstance(document, dict) and document.get("error")):
+        return {"error": document or "an error without words"}
+    return document if isinstance(document, dict) else None
+
+
+async def _read_out(pieces: AsyncIterator[bytes]) -> None:
+    """Read to the end of a body that should be over: only then its connection serves again."""
+    with contextlib.suppress(TimeoutError, httpx2.HTTPError):
+        async with asyncio.timeout(READ_OUT_S):
+            async for _ in pieces:
+                pass
+
+
 async def check_stream(response: httpx2.Response, endpoint: Endpoint) -> Mapping[str, Any] | None:
     """None if the answer is a stream of events; the whole object if the server did not stream.
 
-    Refused for anything else, such as a proxy's page.
+    Some gateways stream under another type. Refused for anything else, such as a proxy's page.
     """
     kind = response.headers.get("content-type", "")
     if "text/event-stream" in kind or not kind:
@@ -460,6 +516,8 @@ async def check_stream(response: httpx2.Response, endpoint: Endpoint) -> Mapping
         document = None
     if isinstance(document, dict):
         return document
+    if response.text.lstrip().startswith(("data:", "event:", ":")):
+        return None
     words = (
         f"{endpoint.site} answered with {kind or 'no content type'}, not with this API: {_excerpt(response)}"
     )

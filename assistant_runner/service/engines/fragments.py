@@ -108,6 +108,9 @@ _WRAPPINGS = re.compile(
     r"^(?:<tool_call>|<\|python_tag\|>|\[TOOL_CALLS\]|<\|tool_call(?:_start)?\|>|```(?:json|tool_call)?)\s*"
     r"|\s*(?:</tool_call>|<\|tool_call_end\|>|```|<\|eom_id\|>)$"
 )
+_CALL_TAGS = re.compile(r"^<tool_call>\s*|\s*</tool_call>$")
+_PARAMETER_TAG = re.compile(r"<parameter=([\w.-]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
+_DECODER = json.JSONDecoder()
 _FUNCTION_TAG = re.compile(r"^<function[= ](?:name=)?\"?([\w.-]+)\"?>(.*?)</function>$", re.DOTALL)
 
 
@@ -125,20 +128,36 @@ def calls_in_text(text: str, offered: Collection[str]) -> list[tuple[str, str]] 
     documents: list[Any] = []
     pieces = re.split(r"(?<=</tool_call>)\s*(?=<tool_call>)", text.strip())
     for piece in pieces:
-        tagged = _FUNCTION_TAG.match(piece.strip())
+        tagged = _FUNCTION_TAG.match(_CALL_TAGS.sub("", piece.strip()))
         if tagged:
-            documents.append({"name": tagged.group(1), "arguments": tagged.group(2).strip() or "{}"})
+            documents.append({"name": tagged.group(1), "arguments": _arguments(tagged.group(2).strip())})
             continue
-        bare = _WRAPPINGS.sub("", _WRAPPINGS.sub("", piece.strip()))
         try:
-            document = json.loads(bare)
+            documents += _in_a_row(_WRAPPINGS.sub("", _WRAPPINGS.sub("", piece.strip())))
         except (ValueError, RecursionError):
             return None
-        documents.extend(document if isinstance(document, list) else [document])
     calls = [_one_call(document) for document in documents]
     if not calls or any(call is None or call[0] not in offered for call in calls):
         return None
     return [call for call in calls if call is not None]
+
+
+def _arguments(text: str) -> Any:
+    """What stands in a function's tag: one JSON object, or a tag for each parameter."""
+    parameters = _PARAMETER_TAG.findall(text)
+    if parameters and not _PARAMETER_TAG.sub("", text).strip():
+        return dict(parameters)
+    return text or "{}"
+
+
+def _in_a_row(text: str) -> list[Any]:
+    """Documents one after another, or between semicolons, or in a list; ValueError for anything else."""
+    found: list[Any] = []
+    while text:
+        document, end = _DECODER.raw_decode(text)
+        found += document if isinstance(document, list) else [document]
+        text = text[end:].lstrip(" \t\r\n;")
+    return found
 
 
 def _one_call(document: Any) -> tuple[str, str] | None:

@@ -346,7 +346,23 @@ async def test_a_refusal_is_passed_on():
         pytest.param(
             sse(chunk({"content": "Hel"}), cut=True), "unreachable", "middle of its answer", id="cut"
         ),
-        pytest.param(sse(chunk({"content": "Hel"})), "cut", "ended in the middle", id="no-finish"),
+        pytest.param(
+            sse(chunk({"content": "Hel"}), done=False), "cut", "ended in the middle", id="no-finish"
+        ),
+        pytest.param(
+            sse(chunk({"content": "Hel"}), chunk({}, "error")),
+            "cut",
+            "broke the answer off",
+            id="broke",
+        ),
+        pytest.param(
+            sse({"error": "model runner has stopped"}), "provider", "runner has stopped", id="words-alone"
+        ),
+        pytest.param(
+            Reply(b'event: error\ndata: {"message": "engine died"}\n\n', 200, "text/event-stream"),
+            *("provider", "engine died"),
+            id="error-event",
+        ),
         pytest.param(sse(chunk({"content": "Hel"}), "{no json"), "bad_answer", "no JSON", id="no-json"),
         pytest.param(html_reply(), "bad_answer", "Proxy login", id="proxy-page"),
         pytest.param(html_reply(502), "unreachable", "Proxy login", id="proxy-page-502"),
@@ -542,3 +558,89 @@ def test_whatever_a_server_sends_is_read_or_refused(deltas, usage, finish):
     except (Refused, EngineError, AttributeError, TypeError):  # all of them become an EngineError
         return
     assert events[-1].reason in {"stop", "tool_calls", "length", "content_filter"}
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(401, "authentication"), (400, "invalid_request"), (402, "quota"), (429, "rate_limit")]
+)
+async def test_a_status_in_a_stream_counts_as_if_it_had_been_answered(code, kind):
+    async with fake_openai(sse({"error": {"code": code, "message": "no"}})) as fake:
+        engine = chat_engine(fake)
+        with pytest.raises(EngineError) as caught:
+            await play(engine, request("Hello", deadline_s=0.2))
+        await engine.aclose()
+
+    assert caught.value.kind == kind
+    assert len(fake.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(sse(chunk({"content": "Hel"}), chunk({"content": "lo"})), id="no-finish-reason"),
+        pytest.param(sse(chunk({"content": "Hello"}, ""), chunk({}, "stop")), id="empty-reason"),
+        pytest.param(
+            Reply(sse(chunk({"content": "Hello"}), chunk({}, "stop")).body, 200, "text/plain"),
+            id="text",
+        ),
+        pytest.param(
+            Reply(sse(chunk({"content": "Hello"}), chunk({}, "stop")).body, 200, "application/json"),
+            id="json",
+        ),
+    ],
+)
+async def test_an_answer_that_is_whole_in_spite_of_its_form_is_taken(reply):
+    async with fake_openai(reply) as fake:
+        turn = await ask(fake, tools=[WEATHER])
+
+    assert turn.text == "Hello"
+    assert turn.finish.reason == "stop"
+
+
+async def test_whole_calls_are_taken_from_a_stream_that_ends_without_a_last_word():
+    reply = sse(chunk({"tool_calls": [fragment(0, "a", "get_weather", OSLO)]}), done=False)
+
+    async with fake_openai(reply) as fake:
+        turn = await ask(fake, tools=[WEATHER])
+
+    assert turn.calls == [("get_weather", OSLO)]
+    assert turn.finish.reason == "tool_calls"
+
+
+@pytest.mark.parametrize(("said", "reason"), [("MAX_TOKENS", "length"), ("SAFETY", "content_filter")])
+async def test_reasons_in_capitals_are_understood(said, reason):
+    async with fake_openai(chat_text("Hel", finish=said)) as fake:
+        turn = await ask(fake)
+
+    assert turn.finish.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("text", "cities"),
+    [
+        pytest.param(
+            "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>",
+            ["Oslo"],
+            id="parameter-tags",
+        ),
+        pytest.param(
+            '<|python_tag|>{"name": "get_weather", "parameters": {"city": "Oslo"}}; '
+            '{"name": "get_weather", "parameters": {"city": "Bergen"}}',
+            ["Oslo", "Bergen"],
+            id="semicolons",
+        ),
+    ],
+)
+async def test_text_that_is_calls_in_a_models_own_form_is_taken(text, cities):
+    async with fake_openai(chat_text(text)) as fake:
+        turn = await ask(fake, tools=[WEATHER])
+
+    assert [json.loads(arguments)["city"] for _, arguments in turn.calls] == cities
+
+
+async def test_a_call_in_the_middle_of_a_text_stays_text_and_is_named():
+    async with fake_openai(chat_text("I look.\n<tool", '_call>{"name": "get_weather"}</tool_call>')) as fake:
+        turn = await ask(fake, tools=[WEATHER])
+
+    assert turn.calls == []
+    assert any(isinstance(event, Notice) and "could not be taken" in event.text for event in turn.events)
