@@ -119,7 +119,12 @@ def find_folders(environ: Mapping[str, str]) -> Folders:
     """The user's folders by the platform's custom, or all under `ASSISTANT_RUNNER_HOME`."""
     home = environ.get(HOME_VARIABLE)
     if home:
-        root = Path(home).expanduser()
+        try:
+            root = Path(home).expanduser()
+        except RuntimeError as error:
+            raise ConfigurationError(
+                f"environment {HOME_VARIABLE}: {home}: {error}", remedy="give a folder's whole path"
+            ) from None
         return Folders(root / "config", root / "data", root / "state", root / "cache")
     import platformdirs
 

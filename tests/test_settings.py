@@ -102,3 +102,8 @@ def test_a_value_that_makes_no_sense_is_refused_in_the_words_of_the_file(home, t
 def test_a_variable_for_a_list_is_refused_instead_of_ignored(home, tmp_path):
     with pytest.raises(ConfigurationError, match="ASSISTANT_RUNNER_TOOLS: tools is a list or table"):
         load_settings({}, environ={**home, "ASSISTANT_RUNNER_TOOLS": "a,b"}, cwd=tmp_path)
+
+
+def test_a_home_of_nobody_is_a_configuration_error(tmp_path):
+    with pytest.raises(ConfigurationError, match="ASSISTANT_RUNNER_HOME: ~nobody-of-this-name/x"):
+        load_settings({}, environ={"ASSISTANT_RUNNER_HOME": "~nobody-of-this-name/x"}, cwd=tmp_path)

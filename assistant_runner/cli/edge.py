@@ -70,6 +70,9 @@ def _run_edge(app: click.Command, argv: list[str]) -> int:
         words = UsageError(f"not UTF-8: {error.object[:60]!r}", remedy="give texts in UTF-8")
         return tell_error(words, as_json=as_json)
     except OSError as error:
+        if error.errno == errno.ENOENT and error.filename is None:  # os.getcwd
+            words = UsageError("the current folder is gone", remedy="change to one that is there")
+            return tell_error(words, as_json=as_json)
         if error.errno not in FROM_OUTSIDE:
             return _tell_bug(error, as_json=as_json)
         return tell_error(_refused_by_system(error), as_json=as_json)

@@ -149,8 +149,8 @@ class Journal:
         except (OSError, sqlite3.Error) as error:
             raise ConfigurationError(
                 f"the journal {self.path} cannot be used: {error}",
-                remedy="set state_folder to a folder that you can write to, or leave the journal out "
-                "with --no-journal",
+                remedy="correct the folder's rights or move the file away, set another state_folder, "
+                "or leave the journal out with --no-journal",
             ) from None
         self._owner = uuid.uuid4().hex
         self._group: _Group | None = None

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from assistant_runner.cli.edge import run_edge
 from assistant_runner.cli.main import LINES, MODULES, app
 from tests.conftest import REPOSITORY
 
@@ -118,6 +119,18 @@ def test_a_closed_pipe_ends_a_command_without_a_word(argv):
         assert process.stderr.read() == ""
 
     assert process.returncode == 141
+
+
+def test_a_current_folder_that_is_gone_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)  # where the test ends
+    (tmp_path / "gone").mkdir()
+    os.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+
+    status = run_edge(app, ["--offline", "hello"])
+
+    assert status == 2
+    assert "the current folder is gone" in capsys.readouterr().err
 
 
 def test_a_bug_is_a_json_document_too_when_json_is_asked(cli, monkeypatch):
