@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 PARALLEL_NAMES = ("multi_tool_use.parallel", "multi_tool_use_parallel", "parallel")
 EXCERPT_CHARACTERS = 80
 SHAPE_DEPTH = 2
+MAX_DEPTH = 60
+PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*)\n\s*```\s*", re.DOTALL)
 
@@ -52,7 +54,10 @@ def repair_arguments(raw: Any) -> dict[str, Any] | Rejection:
     if raw is None:
         return {}
     if isinstance(raw, Mapping):
-        return _clean(dict(raw))  # type: ignore[no-any-return]
+        try:
+            return _clean(dict(raw))  # type: ignore[no-any-return]
+        except RecursionError:
+            return Rejection("arguments are nested too deeply")
     if not isinstance(raw, str):
         return Rejection(f"arguments must be a JSON object, not {_kind(raw)}")
     if not raw.strip():
@@ -68,15 +73,15 @@ def repair_arguments(raw: Any) -> dict[str, Any] | Rejection:
         return {}
     if not isinstance(value, dict):
         return Rejection(f"arguments must be a JSON object, not {_kind(value)}: {_excerpt(raw)}")
-    return _clean(value)  # type: ignore[no-any-return]
+    return value
 
 
 def fit_arguments(arguments: Mapping[str, Any], tool: Tool) -> dict[str, Any] | Rejection:
     """The arguments as the tool's schema wants them, or what is wrong: name, wanted, got, the shape.
 
-    Certain repairs: a number or boolean written as text, a list or object written as JSON text where
-    text is not allowed, 3.0 for an integer, a missing nullable property, a null for an optional property
-    that takes none or for an unknown one.
+    Certain repairs: a number, a boolean or null written as text (as in Python, too), a list or object
+    written as JSON text where text is not allowed, 3.0 for an integer, a missing nullable property, a null
+    for an optional property that takes none or for an unknown one.
     """
     schema = tool.parameters
     properties: Mapping[str, Any] = schema.get("properties", {})
@@ -159,16 +164,19 @@ def shape_of(tool: Tool) -> str:
 
 
 def _decode(text: str) -> Any:
-    """The JSON value, or a Rejection with position and excerpt. Control characters may stand in strings."""
+    """The JSON value without lone surrogates, or a Rejection with position and excerpt.
+
+    Control characters may stand in strings.
+    """
     try:
-        return json.loads(text, strict=False, parse_constant=_refuse_constant)
+        return _clean(json.loads(text, strict=False, parse_constant=_refuse_constant, parse_float=_finite))
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         return Rejection(
             f"arguments are not valid JSON ({error.msg} at {where}): {_excerpt(text)}; send it whole"
         )
     except (ValueError, RecursionError) as error:
-        words = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        words = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(";")[0]
         return Rejection(f"arguments are not valid JSON ({words}): {_excerpt(text)}; send them again")
 
 
@@ -176,14 +184,25 @@ def _refuse_constant(word: str) -> Any:
     raise ValueError(f"{word} is not a JSON number")
 
 
-def _clean(value: Any) -> Any:
-    """Lone surrogates as U+FFFD, in keys too: they can be neither stored nor sent (case-029)."""
+def _finite(word: str) -> float:
+    if not math.isfinite(number := float(word)):
+        raise ValueError(f"{word} is too large")
+    return number
+
+
+def _clean(value: Any, depth: int = 0) -> Any:
+    """Lone surrogates as U+FFFD, in keys too: they can be neither stored nor sent (case-029).
+
+    RecursionError beyond a depth at which others who read the value would fail.
+    """
+    if depth > MAX_DEPTH:
+        raise RecursionError
     if isinstance(value, str):
         return LONE_SURROGATE.sub("\ufffd", value)
     if isinstance(value, dict):
-        return {_clean(str(name)): _clean(entry) for name, entry in value.items()}
+        return {_clean(str(name)): _clean(entry, depth + 1) for name, entry in value.items()}
     if isinstance(value, list):
-        return [_clean(entry) for entry in value]
+        return [_clean(entry, depth + 1) for entry in value]
     return value
 
 
@@ -198,9 +217,10 @@ def _fit(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
         named = str(schema["$ref"]).removeprefix("#/$defs/")
         return _fit(value, root.get("$defs", {}).get(named, {}), root)
     if isinstance(value, str) and "string" not in _kinds(schema):
-        decoded = _decode(value.strip()) if value.strip() else Rejection("")
+        word = value.strip()
+        decoded = _decode(PYTHON_WORDS.get(word, word)) if word else Rejection("")
         if not isinstance(decoded, Rejection | str):
-            decoded = _fit(_clean(decoded), schema, root)
+            decoded = _fit(decoded, schema, root)
             if fits(decoded, schema, root):
                 return decoded
     if isinstance(value, Mapping | list) and "anyOf" in schema:
@@ -251,7 +271,8 @@ def _say(error: "jsonschema.ValidationError") -> str:
     if error.validator == "type":
         wanted = error.validator_value
         words = " or ".join(wanted) if isinstance(wanted, list) else wanted
-        return f"{where} must be {words}, got {_kind(error.instance)} {got}"
+        kind = "" if error.instance is None else f"{_kind(error.instance)} "
+        return f"{where} must be {words}, got {kind}{got}"
     if error.validator == "enum":
         allowed: Any = error.validator_value
         choices = ", ".join(json.dumps(choice, ensure_ascii=False) for choice in allowed)

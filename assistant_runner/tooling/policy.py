@@ -19,7 +19,10 @@ Action = Literal["allow", "ask", "deny"]
 
 
 class PolicyRule(BaseModel):
-    """`tool`: a glob over names. `arguments`: globs by argument name, all of which must match."""
+    """`tool`: a glob over names. `arguments`: globs by argument name, all of which must match.
+
+    Of a list, every entry must match to be allowed; one that matches is enough to ask or to deny.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -32,9 +35,16 @@ class PolicyRule(BaseModel):
     def matches(self, tool: Tool, arguments: Mapping[str, Any]) -> bool:
         """Whether the rule speaks of this call."""
         return fnmatch.fnmatchcase(tool.name, self.tool) and all(
-            name in arguments and fnmatch.fnmatchcase(_text(arguments[name]), pattern)
+            name in arguments and self._fits(arguments[name], pattern)
             for name, pattern in self.arguments.items()
         )
+
+    def _fits(self, value: Any, pattern: str) -> bool:
+        if isinstance(value, list) and value:
+            found = [self._fits(entry, pattern) for entry in value]
+            if self.action == "allow" or any(found):
+                return all(found) or self.action != "allow"
+        return fnmatch.fnmatchcase(_text(value), pattern)
 
 
 class Policy(BaseModel):

@@ -181,6 +181,27 @@ def test_what_is_no_json_is_rejected_and_never_raises(raw):
     assert isinstance(repair_arguments(raw), Rejection)
 
 
+@pytest.mark.parametrize("depth", [70, 900, 100_000])
+def test_what_is_nested_too_deeply_is_rejected(depth: int):
+    rejected = repair_arguments('{"a":' + "[" * depth + "]" * depth + "}")
+
+    assert isinstance(rejected, Rejection)
+    assert "nested too deeply" in rejected.reason
+
+
+def test_a_number_that_cannot_be_held_is_rejected():
+    rejected = repair_arguments('{"a": 1e999}')
+
+    assert isinstance(rejected, Rejection)
+    assert "1e999 is too large" in rejected.reason
+
+
+def test_the_words_of_python_are_understood_where_no_text_is_wanted():
+    fitted = fit_arguments({"city": "None", "days": "None"}, WEATHER)
+
+    assert fitted == {"city": "None", "days": None}
+
+
 def test_an_absent_optional_argument_and_a_null_extra_are_put_right():
     assert fit_arguments({"city": "Sablewick", "units": None}, WEATHER) == {"city": "Sablewick", "days": None}
 

@@ -6,6 +6,7 @@ import json
 import math
 import threading
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -401,6 +402,24 @@ class TestPolicy:
         outcome = await gate.call(tool_from(note_down), {"words": words}, make_context())
 
         assert outcome.is_error is not runs
+
+    @pytest.mark.parametrize(
+        ("action", "to", "matches"),
+        [
+            ("allow", ["a@x.com", "b@x.com"], True),
+            ("allow", ["a@x.com", "b@y.com"], False),
+            ("allow", ["b@y.com", "a@x.com"], False),
+            ("deny", ["b@y.com", "a@x.com", "b@y.com"], True),
+            ("deny", ["b@y.com"], False),
+            ("deny", [], False),
+        ],
+    )
+    def test_of_a_list_all_entries_must_match_to_be_allowed_and_one_to_be_denied(
+        self, action: Any, to: list[str], matches: bool
+    ):
+        rule = PolicyRule(tool="say", action=action, arguments={"to": "*@x.com"})
+
+        assert rule.matches(tool_from(say), {"to": to}) is matches
 
     async def test_a_denied_call_gives_the_rules_reason(self):
         gate = ToolGate(policy=Policy(rules=(PolicyRule(tool="say", action="deny", reason="be quiet"),)))
