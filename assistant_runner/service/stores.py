@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from typing import Any
 
+from assistant_runner.aside import aside
 from assistant_runner.service import documents
 from assistant_runner.service.core import Core
 from assistant_runner.service.failures import not_found
@@ -23,6 +24,8 @@ from assistant_runner.service.retrieval.text import (
 from assistant_runner.service.store.base import Conflict, Document, Row
 
 DAY_S = 86_400
+FILES_AT_ONCE = 4
+"""How many files are read side by side: each is in memory while it is."""
 STATUSES = ("in_progress", "completed", "failed", "cancelled")
 
 
@@ -32,6 +35,7 @@ class Intake:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._hands = asyncio.Semaphore(FILES_AT_ONCE)
 
     def begin(self, world: str, store_id: str, file_id: str) -> None:
         """Takes a file in, unless that is under way."""
@@ -70,9 +74,9 @@ class Intake:
             failure = {"code": "invalid_file", "message": f"The file {file_id} was deleted."}
         else:
             try:
-                chunks = await asyncio.to_thread(
-                    _chunks, core.shelf.place(file_id), file_row.doc["filename"], sizes
-                )
+                place, name = core.shelf.place(file_id), file_row.doc["filename"]
+                async with self._hands:
+                    chunks = await aside(lambda: _chunks(place, name, sizes), name="intake")
             except UnsupportedFile as error:
                 code = "invalid_file" if isinstance(error, FileTooLong) else "unsupported_file"
                 failure = {"code": code, "message": str(error)}

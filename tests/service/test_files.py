@@ -1,12 +1,14 @@
 """Files, vector stores and what attachments do (reference, sections 4.8 to 4.12, 8.3)."""
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.service.conftest import HandClock, Running, running, script
+from assistant_runner.service import stores
+from tests.service.conftest import HandClock, Running, running, script, until
 from tests.service.protocol import check_error, check_events, check_object
 
 SCRIPT = script(
@@ -237,6 +239,29 @@ async def test_a_store_counts_its_files_and_shows_the_chunking_it_used():
         assert by_id[bad]["last_error"]["code"] == "unsupported_file"
         sizes = {"max_chunk_size_tokens": 800, "chunk_overlap_tokens": 400}
         assert by_id[good]["chunking_strategy"] == {"type": "static", "static": sizes}
+
+
+def test_the_end_of_the_service_waits_for_no_file_that_is_being_read(monkeypatch: pytest.MonkeyPatch):
+    begun, given_up = threading.Event(), threading.Event()
+
+    def read_for_ever(*_: Any) -> list[str]:
+        begun.set()
+        given_up.wait()
+        return []
+
+    async def serve_and_stop() -> None:
+        async with running() as server:
+            await server.post("/vector_stores", {"file_ids": [await uploaded(server)]})
+            await until(begun.is_set)
+
+    monkeypatch.setattr(stores, "_chunks", read_for_ever)
+    timer = threading.Timer(10, given_up.set)
+    timer.start()
+    asyncio.run(serve_and_stop())
+
+    assert not given_up.is_set()
+    given_up.set()
+    timer.cancel()
 
 
 async def test_a_store_without_a_name_has_an_empty_one():

@@ -1,12 +1,12 @@
 """A small BM25 over the chunks of vector stores; the real index is a matter of its own."""
 
-import asyncio
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from assistant_runner.aside import aside
 from assistant_runner.service.core import Core
 from assistant_runner.service.store.base import Document
 
@@ -43,7 +43,7 @@ async def search_stores(
             }
             chunks.extend((head, text) for text in chunk_row.doc["chunks"])
     texts = [text for _, text in chunks]
-    scores = await asyncio.to_thread(score, texts, " ".join(queries))
+    scores = await aside(lambda: score(texts, " ".join(queries)), name="search")
     order = sorted(range(len(texts)), key=lambda index: (-scores[index], index))
     found = []
     for index in order[:most]:

@@ -1,10 +1,10 @@
 """Vector stores, their files and file batches (reference, sections 2, 4.8 to 4.11, 8.3)."""
 
-import asyncio
 import operator
 from collections.abc import Callable
 from typing import Any
 
+from assistant_runner.aside import aside
 from assistant_runner.service import documents, stores
 from assistant_runner.service.failures import ApiError, bad_request, not_found, unknown_word
 from assistant_runner.service.ids import new_id
@@ -210,7 +210,8 @@ async def file_content(call: Call) -> Answer:
     if file_row is None:
         raise not_found("file", row.id)
     try:
-        text = await asyncio.to_thread(text_of, call.core.shelf.place(row.id), file_row.doc["filename"])
+        place, name = call.core.shelf.place(row.id), file_row.doc["filename"]
+        text = await aside(lambda: text_of(place, name), name="text")
     except (UnsupportedFile, OSError) as error:
         raise ApiError(400, f"The content of {row.id} cannot be shown: {error}") from None
     return Answer(
