@@ -246,4 +246,26 @@ def parse_metadata(pairs: Sequence[str]) -> dict[str, str] | None:
 backend_option = click.option("--backend", help="embedded, or the base URL of an Assistants API.")
 data_option = click.option("--data", help="Folder of the embedded service.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-runner_options = shared(RunnerOptions, "options", heading="Options of the run")
+HEADING = "Options of the run"
+runner_options = shared(RunnerOptions, "options", heading=HEADING)
+
+_REQUEST = (
+    "instructions",
+    "tool_choice",
+    "parallel_tool_calls",
+    "response_format",
+    "temperature",
+    "top_p",
+    "max_prompt_tokens",
+    "max_completion_tokens",
+    "metadata",
+)
+"""What a run that exists was asked with: nothing of it can be said anew."""
+
+taken_up_options = shared(
+    RunnerOptions, "options", without=(*_REQUEST, "thread", "model"), heading="Options of the run"
+)
+forked_options = shared(RunnerOptions, "options", without=(*_REQUEST, "thread"), heading="Options of the run")
+looked_at_options = shared(
+    RunnerOptions, "options", without=(*_REQUEST, "model"), heading="Options of the run"
+)

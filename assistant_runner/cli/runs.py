@@ -16,11 +16,13 @@ from assistant_runner.cli.edge import begin_work, run_async
 from assistant_runner.cli.groups import Group, Integer, argument
 from assistant_runner.cli.options import (
     RunnerOptions,
+    forked_options,
     json_option,
+    looked_at_options,
     option,
     positional,
-    runner_options,
     shared,
+    taken_up_options,
 )
 from assistant_runner.cli.rendering import Rendering, print_event, print_json, rendering_options
 from assistant_runner.errors import UsageError, error_of, printable
@@ -202,7 +204,7 @@ def _line(document: dict[str, Any]) -> str:
 @click.option(
     "--answer", multiple=True, help="Answer a question that the run waits with: [CALL_ID=]TEXT. Repeatable."
 )
-@runner_options
+@taken_up_options
 def resume(
     which: RunReference,
     rendering: Rendering,
@@ -218,7 +220,7 @@ def resume(
 @app.command("wait")
 @run_reference
 @rendering_options
-@runner_options
+@taken_up_options
 def wait(
     which: RunReference,
     rendering: Rendering,
@@ -297,7 +299,7 @@ def _take_up(
 @click.option("--round", "round_", type=Integer(min=0), help="Keep the results up to this round [all].")
 @click.option("--prompt", help="Another prompt.")
 @rendering_options
-@runner_options
+@forked_options
 def fork(
     which: RunReference,
     round_: int | None,
@@ -346,7 +348,7 @@ async def _with_runner(run: "JournalRun", options: RunnerOptions, rendering: Ren
 @app.command("steps")
 @run_reference
 @json_option
-@runner_options
+@looked_at_options
 def steps(
     which: RunReference,
     as_json: bool,
@@ -375,7 +377,7 @@ def steps(
 @app.command("cancel")
 @run_reference
 @json_option
-@runner_options
+@looked_at_options
 def cancel(
     which: RunReference,
     as_json: bool,

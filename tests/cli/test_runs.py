@@ -51,6 +51,20 @@ def test_replay_of_a_run_that_failed_gives_the_same_error_and_status(cli, tmp_pa
     assert json.loads(replayed.stdout) == json.loads(asked.stdout)
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [("resume", "--temperature", "1"), ("wait", "--model", "m"), ("fork", "--instructions", "x")],
+    ids=" ".join,
+)
+def test_what_a_run_was_asked_with_cannot_be_said_anew(cli, asked, argv):
+    command, *flag = argv
+
+    outcome = cli("run", command, "--last", *flag)
+
+    assert outcome.status == 2
+    assert f"No such option '{flag[0]}'" in outcome.stderr
+
+
 def test_a_run_without_text_has_the_same_status_whoever_prints_it(cli, tmp_path):
     (tmp_path / "s.json").write_text(json.dumps({"format": 1, "scripts": {"x": {"turns": [{"text": ""}]}}}))
     asked = cli("ask", "--engine", "script", "--script", "s.json", "go [flow:x]")
