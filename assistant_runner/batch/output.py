@@ -57,6 +57,7 @@ class Index:
             " length INTEGER, status TEXT, hash TEXT, fingerprint TEXT, passed INTEGER, kept INTEGER,"
             " checks TEXT) WITHOUT ROWID"
         )
+        self._db.execute("CREATE INDEX place ON found (place)")
         self._db.execute("CREATE TABLE begun (key TEXT PRIMARY KEY, run_id TEXT, hash TEXT) WITHOUT ROWID")
         self._db.execute("BEGIN")
 
@@ -143,6 +144,12 @@ class Index:
         clause = "" if kept is None else f" AND kept = {int(kept)}"
         [(count,)] = self._db.execute(f"SELECT COUNT(*) FROM found WHERE place = ?{clause}", (place,))
         return int(count)
+
+    def has(self, place: Place) -> bool:
+        """Whether a row lies there; asked for each row that is put, so it counts none."""
+        return (
+            self._db.execute("SELECT 1 FROM found WHERE place = ? LIMIT 1", (place,)).fetchone() is not None
+        )
 
     def unkept(self) -> int:
         """How many rows are not kept."""
@@ -427,7 +434,7 @@ class ResultStore:
             if place is not None:
                 self._emit_from_pending(place)
             self._next += 1
-        if not self._waiting and self._pending_size > PENDING_KEEP_BYTES and not self.index.count("pending"):
+        if not self._waiting and self._pending_size > PENDING_KEEP_BYTES and not self.index.has("pending"):
             self._sync_output()
             self.forget_pending()
 

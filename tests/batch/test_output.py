@@ -190,3 +190,21 @@ def test_a_reader_of_standard_output_that_is_gone_is_no_matter_of_a_file():
     with pytest.raises(BrokenPipeError):
         store.put(0, row(0))
     store.close()
+
+
+def test_rows_that_flow_back_cost_the_same_however_many_wait(path, monkeypatch):
+    monkeypatch.setattr("assistant_runner.batch.output.PENDING_KEEP_BYTES", 0)
+    store = open_store(path)
+    for number in range(1, 1001):
+        store.put(number, row(number))
+    store.close()
+    again = open_store(path)
+    steps = []
+    again.index._db.set_progress_handler(lambda: steps.append(1) and None, 1000)
+
+    for number in range(1000):
+        again.known(number, again.index.get(f"k{number or 1}"))
+    again.index._db.set_progress_handler(None, 0)
+    again.close()
+
+    assert len(steps) < 200  # thousands of SQLite's instructions; counting what waits took 3,000
