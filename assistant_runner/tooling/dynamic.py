@@ -132,7 +132,9 @@ def read_parameters(schema: Schema, name: str, *, words: str = "") -> tuple[dict
         return plain, None
     if words and "description" not in plain:
         plain["description"] = words
+    shared: dict[str, Any] = {word: plain.pop(word) for word in ("$defs", "definitions") if word in plain}
     wrapped = {
+        **shared,
         "type": "object",
         "properties": {VALUE: plain},
         "required": [VALUE],

@@ -420,6 +420,12 @@ class TestDynamic:
         assert outcome.rejected
         assert 'must be one of "Alipay", "Wechat", "Bankcard"' in outcome.content
 
+    async def test_a_wrapped_schema_keeps_its_definitions(self):
+        schema = {"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}}
+        total = dynamic_tool("total", "Add numbers", sum, input_schema=schema)
+
+        assert (await ToolGate().call(total, {"value": ["1", 2]}, make_context())).content == 3
+
     @pytest.mark.parametrize(
         "schema",
         [{"type": "string", "size": "integer"}, {"type": {"enum": ["a"]}, "size": {"minimum": 1}}],
