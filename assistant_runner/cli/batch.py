@@ -123,6 +123,8 @@ def run(
     from assistant_runner.batch.limiter import LimiterPlan
     from assistant_runner.batch.source import WHOLE, parse_shard
 
+    if output is not None and str(output) == "-":
+        output = None
     if as_json and output is None:
         raise UsageError(
             "--json prints the summary, and stdout holds the rows", remedy="name a file: -o FILE"
@@ -357,13 +359,18 @@ def retry(output: Path) -> int:
 
     command = read_command(output)
     argv = [word for word in command["argv"] if word not in ("--retry-failed", "--detach")]
-    if command["input"] == "-":
-        copy = str((state_folder(output) / "input").resolve())
-        argv = [copy if word == "-" else word for word in argv]
-        if copy not in argv:
-            argv.append(copy)
+    cwd, kept = Path(command["cwd"]), (state_folder(output) / "input").resolve()
+    if not cwd.is_dir():
+        raise UsageError(
+            f"{output} was asked for in {cwd}, which is not there any more",
+            remedy="run its command with --retry-failed where its files are now",
+        )
+    if kept.exists() and not (cwd / command["input"]).is_file():  # it was read from a pipe
+        argv = [str(kept) if word == command["input"] else word for word in argv]
+        if str(kept) not in argv:
+            argv.append(str(kept))
     done = subprocess.run(
-        [sys.executable, "-m", "assistant_runner", *argv, "--retry-failed"], cwd=command["cwd"], check=False
+        [sys.executable, "-m", "assistant_runner", *argv, "--retry-failed"], cwd=cwd, check=False
     )
     return done.returncode if done.returncode >= 0 else 128 - done.returncode
 

@@ -174,6 +174,32 @@ def test_retry_runs_the_same_command_again_for_failed_rows(folder):
     assert [row["answer"] for row in rows(folder / "out.jsonl")] == ["said", "said"]
 
 
+def test_retry_finds_what_was_read_from_a_pipe_and_names_a_folder_that_is_gone(folder):
+    place = folder / "place"
+    place.mkdir()
+    (place / "script.json").write_text((folder / "script.json").read_text())
+    os.mkfifo(place / "pipe")
+    writer = subprocess.Popen(["sh", "-c", "printf 'a\\nbad [flow:fail]\\n' > place/pipe"], cwd=folder)
+    first = run(place, "run", "pipe", "-o", "../out.jsonl")
+    writer.wait(timeout=10)
+
+    again = run(folder, "retry", "out.jsonl")
+    place.rename(folder / "moved")
+    gone = run(folder, "retry", "out.jsonl")
+
+    assert (first.returncode, again.returncode, gone.returncode) == (16, 16, 2)
+    assert b"which is not there any more" in gone.stderr
+
+
+def test_a_dash_as_output_is_standard_output(folder):
+    (folder / "in.txt").write_text("a\n")
+
+    done = run(folder, "run", "in.txt", "-o", "-")
+
+    assert json.loads(done.stdout)["answer"] == "said"
+    assert not (folder / "-").exists()
+
+
 def test_killed_twice_every_row_is_there_once_and_tools_that_write_ran_once(folder):
     count = 60
     (folder / "in.jsonl").write_text("".join(f'{{"id": {n}, "prompt": "row {n}"}}\n' for n in range(count)))
