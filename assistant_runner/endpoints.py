@@ -126,6 +126,7 @@ def refuse_dead_endpoint(base_url: str) -> None:
 def _azure(origin: str, path: str, asked: str | None) -> Endpoint:
     notes: list[str] = []
     deployment: str | None = None
+    path = re.sub(r"/openai(?=/|$)", "/openai", path, flags=re.IGNORECASE)
     prefix, found, rest = f"{path}/".partition("/openai/")
     if found:
         named = re.match(r"deployments/([^/]+)", rest)
@@ -153,6 +154,11 @@ def _plain(origin: str, path: str, kind: EndpointKind) -> Endpoint:
     notes = (
         (f"left out {path[len(shorter) :].strip('/')!r} at the end of the URL",) if shorter != path else ()
     )
-    if shorter in {"", "/api"}:  # `/api` is Ollama's own API, which stands beside its /v1
+    if not shorter or (_is_ollama(origin) and re.fullmatch("/api(?:/.*)?", shorter)):
         shorter = "/v1"
     return Endpoint(origin + shorter, kind, notes=notes)
+
+
+def _is_ollama(origin: str) -> bool:
+    """Ollama's own API, at /api, stands beside its /v1; elsewhere /api may be the base itself."""
+    return origin.endswith(":11434") or "ollama" in origin

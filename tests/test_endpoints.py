@@ -91,6 +91,8 @@ def test_a_dated_api_version_is_used_when_asked():
         ("https://api.openai.com/v1/chat/completions", "https://api.openai.com/v1", "openai"),
         ("http://localhost:11434", "http://localhost:11434/v1", "compatible"),
         ("http://localhost:11434/api", "http://localhost:11434/v1", "compatible"),
+        ("localhost:11434/api/chat", "http://localhost:11434/v1", "compatible"),
+        ("http://localhost:3000/api/chat/completions", "http://localhost:3000/api", "compatible"),
         ("localhost:8080", "http://localhost:8080/v1", "compatible"),
         ("http://[::1]:8000/v1/", "http://[::1]:8000/v1", "compatible"),
         ("https://gw.example.com/llm/v1", "https://gw.example.com/llm/v1", "compatible"),

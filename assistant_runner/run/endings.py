@@ -23,6 +23,7 @@ _INCOMPLETE_REMEDIES = {
 _FAILED_REMEDIES = {
     "model_not_found": "name another model with --model; assistant-runner models lists what there is",
     "model_retired": "name another model with --model, or write an alias for it in the config",
+    "no_route": "correct the engine's base URL: engine_base_url, OPENAI_BASE_URL or AZURE_OPENAI_ENDPOINT",
     "content_filter": "the provider's content filter refused the prompt: rephrase it",
     "context_length": "start a new thread, or limit what a run may read with --max-prompt-tokens",
     "unsupported": "choose a model that can, or ask without tools (--no-tools)",

@@ -16,7 +16,15 @@ RUN_CODES = STEP_CODES | {"invalid_prompt"}
 ENGINE_KINDS = frozenset(
     {
         *("authentication", "unreachable", "tls", "timeout", "quota", "rate_limit", "content_filter"),
-        *("model_not_found", "model_retired", "context_length", "unsupported", "bad_answer", "cut"),
+        *(
+            "model_not_found",
+            "model_retired",
+            "context_length",
+            "unsupported",
+            "bad_answer",
+            "cut",
+            "no_route",
+        ),
     }
 )
 """Finer words than the protocol's codes, from which a client can tell who has to act."""

@@ -8,7 +8,7 @@ imported only when one of its engines is chosen: it costs more than a whole offl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from assistant_runner.endpoints import normalise_endpoint
+from assistant_runner.endpoints import Endpoint, normalise_endpoint
 from assistant_runner.errors import (
     AssistantRunnerError,
     AuthenticationFailed,
@@ -32,6 +32,7 @@ from assistant_runner.wire.tools import AssistantTool, FunctionTool
 
 NAMES = ("auto", "responses", "chat", "planner", "script")
 DEPLOYMENT_VARIABLES = ("AZURE_OPENAI_DEPLOYMENT", "AZURE_OPENAI_DEPLOYMENT_NAME")
+AZURE_RESPONSES_SINCE = "2025-03-01"
 HOW_TO = "set OPENAI_API_KEY or AZURE_OPENAI_ENDPOINT, start a local model server, or use --engine planner"
 
 
@@ -95,7 +96,7 @@ async def choose_engine(
         raise ConfigurationError(f"engine {name!r} finds no model to ask", remedy=HOW_TO)
     by_api = name
     if name == "auto":
-        by_api = "chat" if provider.endpoint.kind == "compatible" else "responses"
+        by_api = "responses" if _has_responses(provider.endpoint) else "chat"
     return _sdk_engine(by_api, provider, server, environ, model, aliases or {}, store, hosted)
 
 
@@ -150,6 +151,13 @@ def has_provider(environ: Mapping[str, str]) -> bool:
         environ.get(name, "").strip()
         for name in ("OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT", "OPENAI_BASE_URL")
     )
+
+
+def _has_responses(endpoint: Endpoint) -> bool:
+    """Whether a host that is known by name speaks the Responses API: Azure's dated form does since then."""
+    if endpoint.kind == "compatible":
+        return False
+    return endpoint.api_version is None or endpoint.api_version >= AZURE_RESPONSES_SINCE
 
 
 def _sdk_engine(

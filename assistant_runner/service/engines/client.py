@@ -354,11 +354,8 @@ def _from_status(error: openai.APIStatusError, endpoint: Endpoint, model: str) -
         why = "the key is missing or wrong" if status == 401 else "the key may not do this"
         return Failure(EngineError("server_error", f"{said} ({why})", kind="authentication"))
     if status == 404:
-        return Failure(
-            EngineError(
-                "invalid_prompt", _not_found(error, endpoint, model, code, said), kind="model_not_found"
-            )
-        )
+        url = str(error.request.url.copy_with(query=None))
+        return Failure(_not_found(url, endpoint, model, code, words))
     if status == 429 or status == 402:
         if (
             (status == 402 and hint is None)  # payment required: credits that are used up
@@ -397,18 +394,18 @@ def _refused_parameter(param: str, code: str, words: str) -> str | None:
     return None
 
 
-def _not_found(error: openai.APIStatusError, endpoint: Endpoint, model: str, code: str, said: str) -> str:
-    url = str(error.request.url.copy_with(query=None))
+def _not_found(url: str, endpoint: Endpoint, model: str, code: str, words: str) -> EngineError:
+    said, kind = f"{endpoint.site} answered 404: {words}", "model_not_found"
     if endpoint.kind == "azure" and (
-        code in {"DeploymentNotFound", "deployment_not_found"} or "eployment" in said
+        code in {"DeploymentNotFound", "deployment_not_found"} or "eployment" in words
     ):
-        return (
-            f"{said} (on Azure `model` is the name of your deployment, not of a model; "
-            f"{model!r} was asked for at {url})"
-        )
-    if code == "model_not_found" or "model" in said.lower():
-        return f"{said} (the model {model!r} was asked for; assistant-runner models lists what there is)"
-    return f"{said} (nothing answers at {url}: check the base URL)"
+        why = "on Azure `model` is the name of your deployment, not of a model; "
+        why += f"{model!r} was asked for at {url}"
+    elif code == "model_not_found" or "model" in words.lower():
+        why = f"the model {model!r} was asked for; assistant-runner models lists what there is"
+    else:
+        why, kind = f"nothing answers at {url}: check the base URL", "no_route"
+    return EngineError("invalid_prompt", f"{said} ({why})", kind=kind)
 
 
 def _quota_words(endpoint: Endpoint, words: str) -> str:

@@ -131,8 +131,7 @@ class ResponsesEngine:
             reader = ResponsesReader(self._endpoint, model, carry, store=self._store, sent=len(request.items))
             whole = await check_stream(stream.response, self._endpoint)
             if whole is not None:
-                for event in reader.take_whole(whole):
-                    yield event
+                reader.take_whole(whole)
             else:
                 async for item in stream:
                     for event in reader.take(item):
@@ -340,17 +339,19 @@ class ResponsesReader:
         self._asked: list[str] = []
         self._kept: list[dict[str, Any]] = []
         self._final: Mapping[str, Any] | None = None
-        self._texts: set[tuple[str, int]] = set()
+        self._said = False
+        self._finished: set[str] = set()
 
     def take(self, event: Any) -> Iterator[TurnEvent]:
         """The events of one stream event; unknown ones are left alone."""
         kind = getattr(event, "type", None)
         if kind == "response.output_text.delta":
             if event.delta:
-                self._texts.add((event.item_id, event.content_index))
+                self._said = True
                 yield TextDelta(event.delta)
         elif kind == "response.refusal.delta":
             if event.delta:
+                self._said = True
                 yield RefusalDelta(event.delta)
         elif kind == "response.output_item.added":
             yield from self._added(_plain(event.item))
@@ -368,25 +369,28 @@ class ResponsesReader:
             body = {"code": getattr(event, "code", None), "message": getattr(event, "message", None)}
             raise Refused(from_error_object(body, endpoint=self._endpoint, model=self._model))
 
-    def take_whole(self, whole: Mapping[str, Any]) -> Iterator[TurnEvent]:
-        """The events of a response that came in one piece."""
+    def take_whole(self, whole: Mapping[str, Any]) -> None:
+        """A response that came in one piece; `close` tells what is in it."""
         if whole.get("error") and not whole.get("output"):
             self._refuse(whole["error"])
-        for item in whole.get("output") or ():
-            if item.get("type") == "message":
+        self._final = whole
+
+    def _missed(self, output: Sequence[Mapping[str, Any]]) -> Iterator[TurnEvent]:
+        """What no event told: all of it if the server did not stream, or streams the end alone."""
+        for item in output:
+            if item.get("type") == "message" and not self._said:
                 for part in item.get("content") or ():
                     if part.get("type") == "output_text" and part.get("text"):
                         yield TextDelta(part["text"])
                     elif part.get("type") == "refusal":
                         yield RefusalDelta(part.get("refusal") or "")
-            yield from self._added(item)
-            yield from self._done(item)
-        self._final = whole
+            if _key(item) not in self._finished:
+                yield from self._done(item)
 
     def _added(self, item: Mapping[str, Any]) -> Iterator[TurnEvent]:
         if item.get("type") != "function_call":
             return
-        key = str(item.get("id") or item.get("call_id"))
+        key = _key(item)
         call_id = str(item.get("call_id") or "") or None
         index = self._calls.setdefault(key, len(self._calls))
         if key in self._written:
@@ -401,10 +405,10 @@ class ResponsesReader:
             yield CallDelta(self._calls[key], arguments=piece)
 
     def _done(self, item: Mapping[str, Any]) -> Iterator[TurnEvent]:
-        kind = str(item.get("type"))
+        kind, key = str(item.get("type")), _key(item)
+        self._finished.add(key)
         if kind == "function_call":
             yield from self._added(item)
-            key = str(item.get("id") or item.get("call_id"))
             rest = str(item.get("arguments") or "").removeprefix(self._written.get(key, ""))
             if rest and not self._written.get(key):
                 yield from self._arguments(key, rest)
@@ -443,6 +447,7 @@ class ResponsesReader:
         status = final.get("status")
         if status in {"failed", "cancelled"}:
             self._refuse(final.get("error") or {"message": f"the response ended as {status}"})
+        yield from self._missed(final.get("output") or ())
         yield from self._keep(final)
         usage = _usage(final.get("usage"))
         reason = (final.get("incomplete_details") or {}).get("reason")
@@ -468,6 +473,11 @@ class ResponsesReader:
             kept = dict(self._carry.get("kept") or {})
             kept[ids[0]] = self._kept
             yield Carry({"kept": kept})
+
+
+def _key(item: Mapping[str, Any]) -> str:
+    """What an item is known by in one response."""
+    return str(item.get("id") or item.get("call_id"))
 
 
 def annotation_of(annotation: Mapping[str, Any]) -> dict[str, Any] | None:

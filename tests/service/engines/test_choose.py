@@ -251,3 +251,20 @@ async def test_azure_as_the_sdk_names_it_takes_the_sdks_key():
     engine = await choose(environ=environ, model="dep-a")
 
     assert (engine.name, engine.label) == ("responses", "responses at unit.openai.azure.com (dep-a)")
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [("2024-10-21", "chat"), ("2025-03-01-preview", "responses"), ("2025-04-01-preview", "responses")],
+)
+async def test_azures_dated_form_is_asked_by_the_api_that_its_version_has(version, name):
+    environ = {
+        "AZURE_OPENAI_ENDPOINT": "https://unit.openai.azure.com",
+        "AZURE_OPENAI_API_KEY": "k",
+        "OPENAI_API_VERSION": version,
+    }
+
+    engine = await choose(environ=environ)
+    await engine.aclose()
+
+    assert engine.name == name

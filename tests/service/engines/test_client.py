@@ -299,6 +299,7 @@ async def test_case_059_a_bare_404_shows_the_final_url_without_the_key():
     error, _, fake = await ask(error_reply(404, "Resource not found"), azure=True, key="k-secret")
 
     assert f"http://127.0.0.1:{fake.port}/v1/openai/v1/chat/completions" in error.message
+    assert error.kind == "no_route"
     assert "k-secret" not in error.message
 
 

@@ -481,3 +481,12 @@ async def test_what_the_provider_ran_itself_goes_back_as_its_own_item():
 
     kinds = [item.get("type", item.get("role")) for item in fake.bodies[1]["input"]]
     assert kinds == ["user", "code_interpreter_call", "function_call", "function_call_output"]
+
+
+async def test_what_only_the_last_event_tells_is_told():
+    final = response_events(message_item("It is 4."), call_item("c1", "get_weather", OSLO))[-1]
+    async with fake_openai(sse(final, named=True, done=False)) as fake:
+        turn = await ask(fake, tools=[WEATHER])
+
+    assert turn.text == "It is 4."
+    assert turn.calls == [("get_weather", OSLO)]
