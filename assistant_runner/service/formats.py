@@ -18,9 +18,10 @@ def check_format(value: Any, path: str) -> None:
     inner = value["json_schema"]
     try:
         jsonschema.Draft202012Validator.check_schema(inner.get("schema") or {})
-    except jsonschema.SchemaError as error:
+    except (jsonschema.SchemaError, RecursionError) as error:
+        words = error.message if isinstance(error, jsonschema.SchemaError) else "it is nested too deeply"
         raise bad_request(
-            f"Invalid schema for response_format '{inner['name']}': {error.message}",
+            f"Invalid schema for response_format '{inner['name']}': {words}",
             code="invalid_value",
             param=f"{path}.json_schema.schema",
         ) from None
@@ -35,7 +36,7 @@ def answer_flaw(response_format: Any, text: str) -> str | None:
         return None
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return f"it is not JSON: {error}"
     if response_format["type"] == "json_object":
         return None if isinstance(value, dict) else "it is not a JSON object"

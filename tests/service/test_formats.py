@@ -2,8 +2,12 @@
 
 import http.server
 import threading
+from typing import Any
 
-from assistant_runner.service.formats import answer_flaw
+import pytest
+
+from assistant_runner.service.failures import ApiError
+from assistant_runner.service.formats import answer_flaw, check_format
 
 
 def test_a_schema_that_points_elsewhere_is_not_fetched():
@@ -28,3 +32,23 @@ def test_a_schema_that_points_elsewhere_is_not_fetched():
     assert asked == []
     assert flaw is not None
     assert flaw.startswith("its schema cannot be applied")
+
+
+def test_a_schema_that_is_nested_too_deeply_is_refused_in_words():
+    schema: dict[str, Any] = {}
+    for _ in range(400):
+        schema = {"not": schema}
+
+    with pytest.raises(ApiError, match="nested too deeply") as caught:
+        check_format(
+            {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}, "response_format"
+        )
+
+    assert (caught.value.status, caught.value.param) == (400, "response_format.json_schema.schema")
+
+
+def test_an_answer_that_is_nested_too_deeply_is_no_json():
+    flaw = answer_flaw({"type": "json_object"}, "[" * 100_000)
+
+    assert flaw is not None
+    assert flaw.startswith("it is not JSON")
