@@ -40,6 +40,7 @@ WHOLE_REPLY_S = 60.0
 CONNECTIONS_PER_HOST = 4
 LONGEST_PAUSE_S = 10.0
 PIECE_BYTES = 65_536
+GZIP_MARK = b"\x1f\x8b"
 CACHE_S = 7 * 86_400.0
 CACHED_REPLY_BYTES = 5_000_000
 CACHE_BYTES = 200_000_000
@@ -411,6 +412,10 @@ class _Decompressor:
             yield raw
             return
         while raw:
+            if self._engine.eof:
+                if not raw.startswith(GZIP_MARK):
+                    return  # what stands after the end is nothing
+                self._engine = zlib.decompressobj(zlib.MAX_WBITS | 32)  # a file of several members
             try:
                 piece = self._engine.decompress(raw, PIECE_BYTES)
             except zlib.error:
@@ -422,9 +427,7 @@ class _Decompressor:
             self._fresh = False
             if piece:
                 yield piece
-            raw = self._engine.unconsumed_tail
-            if self._engine.eof:
-                return
+            raw = self._engine.unused_data if self._engine.eof else self._engine.unconsumed_tail
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:

@@ -272,6 +272,12 @@ class TestLimits:
         with pytest.raises(ToolFailure, match="not the gzip that it says"):
             await self.get(Reply(200, b"no gzip at all", {"content-encoding": "gzip"}))
 
+    @pytest.mark.parametrize("rest", [gzip.compress(b" and more"), b"\0\0"], ids=["member", "padding"])
+    async def test_all_members_of_a_gzip_file_are_read_and_what_follows_is_not(self, rest: bytes):
+        reply = Reply(200, gzip.compress(b"words") + rest, {"content-encoding": "gzip"})
+
+        assert (await self.get(reply)).text == ("words and more" if rest.startswith(b"\x1f") else "words")
+
     async def test_only_what_can_be_undone_is_asked_for(self):
         async with (
             serve(lambda seen: page("x")) as server,
