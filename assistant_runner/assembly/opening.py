@@ -4,6 +4,7 @@ The service, its engines, assistant files and telemetry are imported where they 
 needs none of them starts sooner.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from assistant_runner.assembly.runner import AssembledRunner, Runner
 from assistant_runner.assembly.shelf import Shelf, tool_gate, tools_folder, with_reader
 from assistant_runner.backends.base import Backend
-from assistant_runner.errors import ConfigurationError, UsageError
+from assistant_runner.errors import ConfigurationError, RunTimedOut, UsageError
 from assistant_runner.run.journal import Journal
 from assistant_runner.settings import LoadedSettings, lay_assistant_file
 from assistant_runner.setup.finding import find_spec
@@ -70,7 +71,16 @@ async def open_runner(
         else:
             from assistant_runner.service.engines.choose import default_model
 
-            label, model = engine.label, settings.model or written or await default_model(engine)
+            label, model = engine.label, settings.model or written
+            if not model:
+                try:
+                    async with asyncio.timeout(settings.timeout_s):
+                        model = await default_model(engine)
+                except TimeoutError:
+                    raise RunTimedOut(
+                        f"no run began within {settings.timeout_s:g} s: {label} does not say its models",
+                        remedy="raise --timeout, name a model with --model, or look at the server",
+                    ) from None
             if not engine.uses_model:
                 notices.append(_no_model_notice(engine))
         if settings.offline:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -91,11 +93,12 @@ def list_runs(
         documents = [{**run.document(), "stopped": run.key in stopped} for run in runs]
         print_json(documents, compact=False)
         return
+    width = max(20, shutil.get_terminal_size().columns - 68) if sys.stdout.isatty() else 60
     for run in runs:
         when = datetime.fromtimestamp(run.created_at).strftime("%Y-%m-%d %H:%M:%S")
         prompt = " ".join((run.prompt or "").split())
         status = "stopped" if run.key in stopped else run.status
-        click.echo(f"{run.run_id or run.key}  {when}  {status:<16} {printable(prompt[:60])}")
+        click.echo(f"{run.run_id or run.key}  {when}  {status:<16} {printable(prompt[:width])}")
 
 
 @app.command("show")
@@ -384,25 +387,13 @@ def cancel(
     options: RunnerOptions,
 ) -> None:
     """Cancel a run at its backend and wait until it is over."""
-    import asyncio
-
-    from assistant_runner.errors import RunTimedOut
     from assistant_runner.run.start import cancel_and_wait
 
     async def work(runner: "AssembledRunner", thread_id: str, run_id: str) -> None:
         run, _ = await runner.backend.retrieve_run(thread_id=thread_id, run_id=run_id)
         if not run.is_terminal:
-            try:
-                async with asyncio.timeout(options.timeout or 60):
-                    run = await cancel_and_wait(runner.backend, run)
-                await runner.note_end(run)
-            except TimeoutError:
-                raise RunTimedOut(
-                    f"run {run_id} was cancelled, but is not over yet",
-                    run_id=run_id,
-                    thread_id=thread_id,
-                    remedy="look again later, or raise --timeout",
-                ) from None
+            run = await cancel_and_wait(runner.backend, run)
+            await runner.note_end(run)
         if as_json:
             print_json(run.document(), compact=False)
         else:
@@ -412,9 +403,16 @@ def cancel(
 
 
 async def _at_backend(which: RunReference, options: RunnerOptions, work: Any) -> None:
-    """Do the work on a run at its backend: one of the journal, or any with its --thread."""
-    from assistant_runner.assembly import open_runner
+    """Do the work on a run at its backend: one of the journal, or any with its --thread.
 
+    RunTimedOut if it takes longer than --timeout.
+    """
+    import asyncio
+
+    from assistant_runner.assembly import open_runner
+    from assistant_runner.errors import RunTimedOut
+
+    limit_s = options.timeout or 60
     saved: dict[str, Any] | None = None
     run_id, thread_id = which.name, options.thread
     if thread_id is None:
@@ -424,4 +422,13 @@ async def _at_backend(which: RunReference, options: RunnerOptions, work: Any) ->
     if run_id is None or thread_id is None:
         raise UsageError("this run never began", remedy="name a run that has an id")
     async with open_runner(options.load(os.environ, Path.cwd(), saved=saved)) as runner:
-        await work(runner, thread_id, run_id)
+        try:
+            async with asyncio.timeout(limit_s):
+                await work(runner, thread_id, run_id)
+        except TimeoutError:
+            raise RunTimedOut(
+                f"run {run_id}: {runner.backend.label} has not said within {limit_s:g} s how it is",
+                run_id=run_id,
+                thread_id=thread_id,
+                remedy="look again later (run steps), or raise --timeout",
+            ) from None

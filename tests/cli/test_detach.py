@@ -2,6 +2,7 @@
 
 import json
 
+from tests.backends.faulty import Hang, once
 from tests.cli.test_interrupt import asking, end_of, quick, resuming
 from tests.run.world import open_world
 
@@ -26,6 +27,18 @@ async def test_a_detached_run_that_is_cancelled_is_listed_and_replayed_as_such(t
 
     assert " cancelled " in cli("run", "list").stdout
     assert cli("run", "replay", "--last").status == 14
+
+
+async def test_a_cancel_that_the_backend_does_not_answer_ends_at_its_deadline(tmp_path):
+    plan = once("GET", ".*/runs/run_.*", Hang())
+    async with open_world([{"text": "never said", "delay_s": 60}], quick, plan=plan) as world:
+        async with asking(world, tmp_path, "--detach") as process:
+            await end_of(process)
+        async with resuming(tmp_path, "cancel", "--timeout", "0.5") as process:
+            status, _, err = await end_of(process)
+
+    assert status == 10
+    assert "within 0.5 s" in err
 
 
 def test_a_detached_run_of_the_embedded_backend_is_refused_with_words(cli):

@@ -181,9 +181,9 @@ async def test_case_115_a_run_may_be_left_alive_and_waited_for_later(tmp_path):
 
 
 @asynccontextmanager
-async def resuming(folder, command="resume"):
+async def resuming(folder, command="resume", *argv):
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "assistant_runner", "run", command, "--last"),
+        *(sys.executable, "-m", "assistant_runner", "run", command, "--last", *argv),
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         stdin=asyncio.subprocess.DEVNULL,
