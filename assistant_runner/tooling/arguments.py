@@ -283,6 +283,8 @@ def _say(error: "jsonschema.ValidationError") -> str:
 def _type_words(schema: Mapping[str, Any], depth: int = 0) -> str:
     if "enum" in schema:
         return " | ".join(json.dumps(choice, ensure_ascii=False) for choice in schema["enum"])
+    if "const" in schema:
+        return json.dumps(schema["const"], ensure_ascii=False)
     if "anyOf" in schema:
         return " | ".join(dict.fromkeys(_type_words(choice, depth) for choice in schema["anyOf"]))
     if not schema:

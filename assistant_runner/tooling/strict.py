@@ -128,8 +128,12 @@ def _describes(schema: Mapping[str, Any], value: Any, root: Mapping[str, Any]) -
         properties = schema.get("properties", {})
         if not set(value) <= set(properties) and not schema.get("additionalProperties"):
             return False
-        fixed = {name: entry["const"] for name, entry in properties.items() if "const" in entry}
-        return schema.get("type") == "object" and fixed.items() <= {**fixed, **value}.items()
+        required = schema.get("required", ())
+        fixed = [name for name in value if "const" in properties.get(name, {})]
+        return schema.get("type") == "object" and all(
+            value[name] == properties[name]["const"] or (value[name] is None and name not in required)
+            for name in fixed
+        )
     return isinstance(value, list) and schema.get("type") == "array"
 
 

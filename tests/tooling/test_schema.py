@@ -153,6 +153,32 @@ async def test_null_means_the_default_in_the_choice_that_was_meant():
     assert outcome.content == "Box(width=1, height=2) [Box(width=3, height=2)]"
 
 
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int = 9
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"] = "dog"
+    lives: int = 1
+
+
+@pytest.mark.parametrize(
+    ("pet", "lives"),
+    [
+        ({"kind": "cat", "lives": None}, 9),
+        ({"kind": "dog", "lives": None}, 1),
+        ({"kind": None, "lives": 2}, 2),
+    ],
+)
+async def test_a_choice_is_known_by_the_value_that_it_fixes(pet: dict[str, Any], lives: int):
+    def feed(pets: list[Cat | Dog]) -> int:
+        """Feed pets"""
+        return pets[0].lives
+
+    assert (await call(feed, {"pets": [pet]})).content == lives
+
+
 async def test_a_field_may_stand_in_the_place_of_a_default():
     def find(
         words: str = Field(description="What"),
