@@ -25,6 +25,7 @@ from assistant_runner.service.engines.base import (
 from assistant_runner.service.engines.planning.arguments import Output
 from assistant_runner.service.engines.planning.arithmetic import find_arithmetic
 from assistant_runner.service.engines.planning.compose import compose, decode, found_in_files
+from assistant_runner.service.engines.planning.lexicon import OTHER_TIME
 from assistant_runner.service.engines.planning.matching import Candidate
 from assistant_runner.service.engines.planning.plan import Plan, PlannedCall, forced_call, make_plan
 from assistant_runner.service.engines.planning.summary import split_prompt, summarise
@@ -200,6 +201,7 @@ def _answer(question: str, outputs: Sequence[Output], plan: Plan, request: TurnR
     unanswered = [sentence for sentence in plan.not_understood if sentence not in solved_sentences]
     if any(output.name == "file_search" and found_in_files(output) for output in outputs):
         unanswered = []
+    lines += _left_out(question, outputs)
     lines += [f"There is no tool {name} here." for name in _unknown_tools(question, request)]
     for tool, parameter in plan.missing:
         lines.append(f"To use {tool} I need its {parameter.replace('_', ' ')}, and I did not find it.")
@@ -218,6 +220,16 @@ def _answer(question: str, outputs: Sequence[Output], plan: Plan, request: TurnR
     if not isinstance(wanted, str) and wanted.type == "json_object":
         return json.dumps({"answer": text}, ensure_ascii=False)
     return text
+
+
+def _left_out(question: str, outputs: Sequence[Output]) -> list[str]:
+    """Says of `tomorrow` that no call had a place for it: what tools say without a day is of now."""
+    asked = OTHER_TIME.search(question)
+    calls = {output.name: output for output in outputs if output.name != "file_search"}
+    values = [str(value).lower() for output in outputs for value in output.arguments.values()]
+    if asked is None or not calls or any(asked.group().lower() in value for value in values):
+        return []
+    return [f"I left out “{asked.group()}”: no call of {' or '.join(calls)} took it."]
 
 
 def _unknown_tools(question: str, request: TurnRequest) -> list[str]:

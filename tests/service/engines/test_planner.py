@@ -537,3 +537,38 @@ async def test_names_a_tool_that_is_asked_for_and_not_there():
 
     assert rounds == [[("get_weather", {"city": "Oslo"})]]
     assert "There is no tool bar_tool here." in text
+
+
+BOOKING = tool("book_table", "Book a table", restaurant=STRING, people=INTEGER, time=STRING)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Cancel my booking at Chez Ann for 4 people at 19:30",
+        "Please delete the booking of a table at Chez Ann for 4 people at 19:30",
+        "Did I book a table at Chez Ann for 4 people at 19:30?",
+    ],
+)
+async def test_the_opposite_of_what_a_tool_does_is_no_call_of_it(question):
+    turn = await play(PlannerEngine(), request(question, tools=[BOOKING]))
+
+    assert turn.calls == []
+    assert "I did not understand" in turn.text
+
+
+@pytest.mark.parametrize(
+    ("question", "word"),
+    [
+        ("What will the weather be tomorrow in Oslo?", "tomorrow"),
+        ("Will it rain in London on Friday?", "on Friday"),
+        ("Wie wird das Wetter morgen in München?", "morgen"),
+        ("明天东京天气怎么样?", "明天"),
+    ],
+)
+async def test_a_day_that_no_tool_was_told_of_is_named(question, word):
+    rounds, text = await play_run(PlannerEngine(), request(question, tools=SHIPPED), answer)
+
+    assert len(rounds) == 1
+    assert rounds[0][0][1]["city"] in {"Oslo", "London", "München", "东京"}
+    assert f"“{word}”" in text

@@ -32,11 +32,11 @@ CONCEPTS: dict[str, tuple[str, ...]] = {
     "translate": ("translate*", "translation*"),
     "mail": ("mail", "mails", "email*"),
     "book": ("book", "reserve", "reservation*", "booking*", "预订", "预定"),
-    "delete": ("delete", "remove", "erase"),
+    "delete": ("delete", "remove", "erase", "lösch*", "cancella", "usuń", "删除"),
     "create": ("create", "make", "open"),
     "send": ("send", "mail"),
     "update": ("update", "change", "modify", "edit"),
-    "cancel": ("cancel", "abort"),
+    "cancel": ("cancel", "abort", "undo", "stornier*", "annulla", "anuluj", "取消"),
     "deploy": ("deploy", "release", "ship"),
     "pay": ("pay", "transfer", "支付", "付款"),
     "buy": ("buy", "purchase", "order"),
@@ -81,6 +81,20 @@ STATEMENT_VERBS = words(
     " feels live lives lived moved visited met saw ist war bin sind hatte habe liebe"
 )
 NEGATIONS = re.compile(r"\b(?:don['’]?t|do not|never|without|nicht|keine?n?|senza)\b|不要|别", re.IGNORECASE)
+CONTRARY = frozenset({"cancel", "delete"})
+"""Concepts that turn a request into its opposite: `cancel my booking` is nothing for a tool that books."""
+CONTRARY_WITHIN = 4
+"""Words at the beginning of a sentence among which such a word is the verb."""
+ASKS_BACK = re.compile(
+    r"^\W*(?:did|have|has|had) (?:i|we|he|she|they|anyone|anybody|someone|somebody)\b", re.IGNORECASE
+)
+"""Asks whether something was done; that is no wish to have it done."""
+OTHER_TIME = re.compile(
+    r"\b(?:(?:day after )?tomorrow|yesterday|this weekend|(?:next|last) (?:week(?:end)?|month|year|night)"
+    r"|(?:next|last|on) (?:mon|tues|wednes|thurs|fri|satur|sun)day|übermorgen|gestern"
+    r"|(?<!guten )(?<!heute )(?<!der )morgen|domani|ieri|jutro|wczoraj)\b|明天|后天|昨天",
+    re.IGNORECASE,
+)
 GREETING = re.compile(
     r"^\W*(?:hi|hello|hey|good (?:morning|evening|afternoon|day)|thanks?(?: you)?(?: very much)?|bye|hallo"
     r"|ciao|cześć|dzień dobry|danke|grazie|dziękuję|how are you(?: doing)?(?: today)?|nice to meet you)\b"
@@ -174,7 +188,7 @@ POLISH_ENDINGS: tuple[tuple[str, str], ...] = (
 """Polish endings after `w` and `dla`, back to the form that gazetteers know."""
 
 CJK_LEAD = re.compile(
-    r"^(?:请问|请|告诉我|查询|查一下|查|我想知道|想知道|我要|我想|帮我|给我|看看|搜索|那么|还有|以及|并且|在|和|与|的|它|是|，|,|\s)+"
+    r"^(?:请问|请|告诉我|查询|查一下|查|我想知道|想知道|我要|我想|帮我|给我|看看|搜索|那么|还有|以及|并且|今天|明天|后天|昨天|在|和|与|的|它|是|，|,|\s)+"
 )
 CJK_TAIL = re.compile(r"(?:的|今天|明天|现在|目前|当前|这里|那里|怎么样|是什么|市的|，|,|\s)+$")
 CJK_NOT_PLACE = re.compile(r"什么|怎么|多少|你好|谢谢|我|你|它")

@@ -7,7 +7,10 @@ from functools import cached_property
 from typing import Any
 
 from assistant_runner.service.engines.planning.lexicon import (
+    ASKS_BACK,
     CJK_WORDS,
+    CONTRARY,
+    CONTRARY_WITHIN,
     GENERIC,
     NEGATIONS,
     PHRASES,
@@ -140,9 +143,10 @@ def match_tools(text: Text, candidates: Sequence[Candidate]) -> list[Match]:
         for number, sentence in enumerate(text.sentences)
         if sentence.is_request and not sentence.is_greeting
     }
+    contrary = _contrary(text)
     matches = []
     for candidate in candidates:
-        match = _match_one(text, candidate, terms, asking)
+        match = _match_one(text, candidate, terms, _asking_for(candidate, text, asking, contrary))
         if match is not None:
             matches.append(match)
     claimed: list[Match] = []
@@ -160,8 +164,34 @@ def match_tools(text: Text, candidates: Sequence[Candidate]) -> list[Match]:
         if own:
             claimed.append(Match(match.candidate, own, match.named, match.score))
     if not claimed:
-        claimed = _by_description(candidates, terms, asking)
+        asked = [(c, _asking_for(c, text, asking, contrary)) for c in candidates]
+        claimed = _by_description(asked, terms)
     return sorted(claimed, key=lambda match: match.evidence[0].start)
+
+
+def _contrary(text: Text) -> dict[int, set[str]]:
+    """The sentences, by number, that want something cancelled or deleted, and which of the two."""
+    found: dict[int, set[str]] = {}
+    for number in range(len(text.sentences)):
+        tokens = [token for token in text.tokens if token.sentence == number and token.kind == "word"]
+        concepts = {c for token in tokens[:CONTRARY_WITHIN] for c in concepts_of(token.lower)}
+        if concepts & CONTRARY:
+            found[number] = concepts & CONTRARY
+    return found
+
+
+def _asking_for(
+    candidate: Candidate, text: Text, asking: set[int], contrary: dict[int, set[str]]
+) -> set[int]:
+    """The asking sentences less those that want the opposite of what a tool does, or ask whether it was
+    done."""
+    own = {*candidate.topic, *candidate.description_terms}
+    return {
+        number
+        for number in asking
+        if (number not in contrary or contrary[number] & own)
+        and not (candidate.verb and ASKS_BACK.search(text.sentences[number].text))
+    }
 
 
 def _takes_url(candidate: Candidate) -> bool:
@@ -196,12 +226,13 @@ def _match_one(text: Text, candidate: Candidate, terms: Sequence[Evidence], aski
     return Match(candidate, evidence, score=score)
 
 
-def _by_description(
-    candidates: Sequence[Candidate], terms: Sequence[Evidence], asking: set[int]
-) -> list[Match]:
-    """The one tool whose description shares most with the text, if that is two words or more."""
+def _by_description(asked: Sequence[tuple[Candidate, set[int]]], terms: Sequence[Evidence]) -> list[Match]:
+    """The one tool whose description shares most with the text, if that is two words or more.
+
+    `asked`: tools with the sentences that may ask for them.
+    """
     best: list[Match] = []
-    for candidate in candidates:
+    for candidate, asking in asked:
         evidence = [e for e in terms if e.term in candidate.description_terms and e.sentence in asking]
         distinct = {item.term for item in evidence}
         if candidate.verb is None and len(distinct) >= DESCRIPTION_WORDS_WANTED:
