@@ -221,6 +221,8 @@ def shown_store(core: Core, row: Row) -> Document:
 def delete_store(core: Core, world: str, store_id: str) -> bool:
     if not core.store.delete("vector_store", world, store_id):
         return False
+    for batch_row in core.store.scan("vector_store.files_batch", store_id, limit=100_000):
+        core.store.delete_children(batch_row.id)
     core.store.delete_children(store_id)
     return True
 

@@ -241,6 +241,19 @@ async def test_a_store_counts_its_files_and_shows_the_chunking_it_used():
         assert by_id[good]["chunking_strategy"] == {"type": "static", "static": sizes}
 
 
+async def test_a_deleted_store_leaves_nothing_of_its_files_and_batches():
+    async with running() as server:
+        file_id = await uploaded(server)
+        store = await store_with(server, file_id)
+        batch = (await server.post(f"/vector_stores/{store}/file_batches", {"file_ids": [file_id]})).json()
+
+        await server.http.delete(f"/vector_stores/{store}")
+
+        kept = server.service.core.store
+        kinds = [("vector_store.file", store), ("chunks", store), ("batch.file", batch["id"])]
+        assert [kept.scan(kind, parent) for kind, parent in kinds] == [[], [], []]
+
+
 def test_the_end_of_the_service_waits_for_no_file_that_is_being_read(monkeypatch: pytest.MonkeyPatch):
     begun, given_up = threading.Event(), threading.Event()
 
