@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +116,7 @@ def call(
     allow_host: tuple[str, ...],
     timeout_s: float | None,
     question: str,
-) -> None:
+) -> int:
     """Call one tool alone, with checked arguments. Exit status 7 if the call fails."""
     from assistant_runner.errors import ToolStopped
     from assistant_runner.settings import load_settings
@@ -138,15 +138,16 @@ def call(
     outcome = run_async(_call(tool, given, loaded, question))
     for note in outcome.notes:
         click.echo(f"note: {note}", err=True)
-    if raw and (document := _raw_document(tool, given, outcome)) is not None:
+    if raw and (document := _raw_document(tool, given, outcome, loaded.environ)) is not None:
         _print(document)
-        return
+        return ToolStopped.exit_status if outcome.is_error else 0
     if outcome.waits_for is not None:
         _print(outcome.waits_for)
-        return
+        return 0
     if outcome.is_error:
         raise ToolStopped(to_text(outcome.content))
     click.echo(outcome.content if isinstance(outcome.content, str) else _pretty(outcome.content))
+    return 0
 
 
 @app.command()
@@ -225,9 +226,13 @@ async def _call(tool: "Tool", arguments: Any, loaded: "LoadedSettings", question
         return await gate.call(tool, arguments, context)
 
 
-def _raw_document(tool: "Tool", arguments: Any, outcome: "ToolOutcome") -> Any:
+def _raw_document(
+    tool: "Tool", arguments: Any, outcome: "ToolOutcome", environ: Mapping[str, str]
+) -> list[Any] | None:
     """The whole reply with the call as its `original` (row S1.23); None if there was no HTTP reply."""
     from assistant_runner.tooling.contract import HttpReply
+    from assistant_runner.tooling.encoding import to_plain
+    from assistant_runner.tooling.masking import Masker, secrets_of
 
     if not isinstance(outcome.raw, HttpReply):
         return None
@@ -236,7 +241,8 @@ def _raw_document(tool: "Tool", arguments: Any, outcome: "ToolOutcome") -> Any:
         "arguments": json.dumps(arguments, ensure_ascii=False),
         "json_arguments": arguments,
     }
-    return [outcome.raw.document({"id": "call_by_hand", "type": "function", "function": function})]
+    document = outcome.raw.document({"id": "call_by_hand", "type": "function", "function": function})
+    return [Masker(secrets_of(environ)).mask_value(to_plain(document)[0])]
 
 
 def _load(names: Sequence[str], folder: Path | None) -> list["Tool"]:

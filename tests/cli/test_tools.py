@@ -85,6 +85,21 @@ def test_a_failed_call_has_its_own_status(cli):
     assert "recorded cities" in outcome.stderr
 
 
+def test_a_failed_call_has_its_own_status_with_the_whole_reply_too(cli, tmp_path: Path, monkeypatch):
+    (tmp_path / "ask.py").write_text(
+        "from assistant_runner.tooling.contract import HttpReply\n"
+        "def ask() -> HttpReply:\n    'Ask'\n"
+        "    return HttpReply('HTTP/1.1', 404, 'Not Found', {'x': 'tok-123456'}, b'gone')\n"
+    )
+    monkeypatch.setenv("MY_TOKEN", "tok-123456")
+
+    outcome = cli("tools", "call", "./ask.py:ask", "--raw")
+
+    [document] = json.loads(outcome.stdout)
+    assert outcome.status == 7
+    assert (document["entity"], document["headers"]) == ("gone", {"x": "[secret]"})
+
+
 def test_arguments_may_come_from_stdin(cli):
     outcome = cli("tools", "call", "get_wiki_url", "-", "--offline", stdin='{"city": "Kraków"}')
 
