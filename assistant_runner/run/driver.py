@@ -460,7 +460,9 @@ class _Work:
             f"run {run.id} on thread {run.thread_id} did not end within {limit_s:g} s; it was left {state}",
             run_id=run.id,
             thread_id=run.thread_id,
-            remedy="raise --timeout, or look at the backend",
+            remedy=f"go on with more time: assistant-runner run resume {run.id} --timeout {limit_s * 2:g}"
+            if self._policies.resumable
+            else "raise --timeout, or look at the backend",
             status=state,
         )
 

@@ -242,13 +242,14 @@ class RunLoop:
             raise LimitReached(
                 f"run {run.id}: in {self._bad_rounds} rounds in a row no call could be made ({counts}); "
                 f"last error: {last.tool_outputs[-1].get('content')}",
-                remedy="raise the limit with --bad-rounds, or correct the assistant's tools",
+                remedy=f"correct the assistant's tools, then: assistant-runner run resume {run.id}; "
+                "--bad-rounds raises the limit",
                 **facts,
             )
         if tool := self._repeats.exceeded():
             raise LimitReached(
                 f"run {run.id} repeats the same call of {tool} without end ({counts})",
-                remedy="raise the limit with --repeats",
+                remedy=f"raise the limit with --repeats; go on with: assistant-runner run resume {run.id}",
                 **facts,
             )
 
