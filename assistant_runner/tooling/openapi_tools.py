@@ -37,6 +37,17 @@ NUMBER_FORMATS = ("int32", "int64", "float", "double")
 def openapi_tools(entry: OpenApiEntry, *, folder: Path) -> list[Tool]:
     """The chosen operations as tools; ConfigurationError for a document or a choice that cannot work."""
     document = _read(folder / Path(entry.document).expanduser())
+    try:
+        return _chosen(entry, document)
+    except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
+        words = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise ConfigurationError(
+            f"{entry.document} is not as OpenAPI 3 wants it ({words})",
+            remedy="check the document with a validator, or choose other operations",
+        ) from None
+
+
+def _chosen(entry: OpenApiEntry, document: Mapping[str, Any]) -> list[Tool]:
     found = dict(_operations(document))
     if missing := [name for name in entry.operations or () if name not in found]:
         raise ConfigurationError(
@@ -167,7 +178,7 @@ def _first_schema(part: Mapping[str, Any], kind: str | None = None) -> Mapping[s
 def _modern(schema: Any) -> Any:
     """A schema of OpenAPI 3.0 in the words of JSON Schema; what only a server may set is left out."""
     if not isinstance(schema, Mapping):
-        return schema
+        return {} if schema is True else schema
     result = {
         word: value
         for word, value in schema.items()
