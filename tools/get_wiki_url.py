@@ -46,13 +46,9 @@ async def get_wiki_url(
     if not place.name:
         raise ToolFailure("city is empty", hint="name a city, e.g. San Francisco, CA")
     wiki = f"https://{language}.wikipedia.org"
-    if not place.hints and (split := split_last_word(words)) is not None:
-        searches = list(dict.fromkeys([words, split.full(), split.name]))
-        asked = split
-    else:
-        searches = list(dict.fromkeys([words, place.full(), place.name]))
-        asked = place
-    for search in searches:
+    asked = place if place.hints else split_last_word(words) or place
+    with_region = Place(asked.name, asked.hints[:1]).full()  # `Paris, Texas, USA` is titled `Paris, Texas`
+    for search in dict.fromkeys([words, asked.full(), with_region, asked.name]):
         response, hits = await opensearch(wiki, search, context)
         chosen = choose(asked, search, hits, whole=words)
         if chosen is not None:

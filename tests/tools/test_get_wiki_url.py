@@ -139,6 +139,13 @@ class TestStates:
 
         assert outcome.content[1] == ["Norwell, Oreland"]
 
+    async def test_case_105_a_town_with_state_and_country_is_searched_under_its_title(self):
+        hits = {"Norwell": ["Norwell"], "Norwell, Oreland": ["Norwell, Oreland"]}
+
+        outcome = await use("get_wiki_url", wiki(hits), city="Norwell, Oreland, USA")
+
+        assert outcome.content[1] == ["Norwell, Oreland"]
+
     async def test_case_105_a_state_that_fits_none_gives_none(self):
         outcome = await use("get_wiki_url", wiki(self.hits, found=["Norwell, Vessia"]), city="Norwell, QX")
 
