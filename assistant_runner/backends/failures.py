@@ -90,6 +90,13 @@ def from_answer(response: Response, *, label: str, form: str, repeatable: bool) 
     error = read_error(response)
     status = response.status
     request_id = response.headers.get("x-request-id")
+    if 300 <= status < 400 and "location" in response.headers:
+        leads = mask(response.headers["location"].partition("?")[0])
+        return ProtocolError(
+            f"{label} redirects {what} to {leads}; a key does not follow",
+            remedy="correct the base URL",
+            status_code=status,
+        )
     if status in (404, 405, 410) and _is_no_route(request, error, status):
         return ApiGone(
             f"{label} does not offer the Assistants API: {status} for {what}"
@@ -127,7 +134,9 @@ def from_answer(response: Response, *, label: str, form: str, repeatable: bool) 
         if code == "DeploymentNotFound":
             return NotFound(message, remedy=_deployment_remedy(request), url=mask(request.url), **facts)
         return NotFound(message, remedy="check the id; it may belong to another backend or project", **facts)
-    if status == 429:
+    if status == 402:  # payment required: credits that are used up
+        code = facts["code"] = "insufficient_quota"
+    if status in (402, 429):
         hint = wait_hint(response.headers, error.message)
         return RateLimited(message, retry_after_s=hint, remedy=_limit_remedy(code, hint), **facts)
     return RequestRejected(message, **facts)

@@ -6,6 +6,7 @@ It speaks to the origin itself: through a proxy, httpx does it.
 """
 
 import asyncio
+import select
 import ssl
 import time
 from collections import deque
@@ -60,7 +61,8 @@ class PooledTransport:
         now = time.monotonic()
         while stack:
             connection = stack.pop()
-            if connection.is_usable and now - connection.idle_since < KEEP_IDLE_S:
+            fresh = now - connection.idle_since < KEEP_IDLE_S
+            if fresh and connection.is_usable and not connection.was_left:
                 return connection
             connection.close()
         return None
@@ -189,6 +191,23 @@ class _Connection(asyncio.Protocol):
         """Whether another request may go out on it."""
         is_open = self._transport is not None and self._error is None
         return is_open and self.complete and self._keep and not self._paused
+
+    @property
+    def was_left(self) -> bool:
+        """Whether the server closed an idle connection, and the event loop had no turn to hear of it.
+
+        What is there to read where nothing was asked for can only be the end; without this look, a create
+        would go out to nobody and its outcome would be in doubt.
+        """
+        wire = self._transport.get_extra_info("socket") if self._transport is not None else None
+        if wire is None or wire.fileno() < 0:
+            return True
+        poll = getattr(select, "poll", None)
+        if poll is None:
+            return bool(select.select([wire], [], [], 0)[0])
+        looking = poll()
+        looking.register(wire.fileno(), select.POLLIN)
+        return bool(looking.poll(0))
 
     async def send(self, request: Request) -> None:
         self._begin()

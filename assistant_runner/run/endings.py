@@ -13,6 +13,7 @@ from assistant_runner.errors import (
     RunFailed,
     RunIncomplete,
 )
+from assistant_runner.masking import mask
 from assistant_runner.wire.runs import Run
 
 _INCOMPLETE_REMEDIES = {
@@ -48,7 +49,7 @@ def ending_of(run: Run, *, partial: str = "", cut: str | None = None) -> RunErro
         return None
     if run.status == "failed":
         code = run.last_error.code if run.last_error else "unknown"
-        words = run.last_error.message if run.last_error else "the backend gave no reason"
+        words = mask(run.last_error.message) if run.last_error else "the backend gave no reason"
         kind = (run.last_error.model_extra or {}).get("kind") if run.last_error else None
         if kind == "authentication":
             return AuthenticationFailed(

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 
 from assistant_runner.backends.base import Backend
 from assistant_runner.errors import ApiGone, BackendError, BackendUnreachable, ProtocolError
+from assistant_runner.masking import mask
 from assistant_runner.run.events import Listener, RunStarted, TextArrived, ToolActivity, Warned
 from assistant_runner.wire.failures import ErrorObject
 from assistant_runner.wire.runs import ACTIVE, SETTLED, FunctionStepCall, Run, RunStep, ToolCallsDetails
@@ -195,7 +196,7 @@ class RunWatcher:
 
     async def _meet_error(self, error: ErrorObject) -> None:
         """An error inside a stream (case-050): the run may have ended or not, so it is read once."""
-        words = f"{error.code or error.type or 'error'}: {error.message}"
+        words = f"{error.code or error.type or 'error'}: {mask(error.message)}"
         if self.run is not None:
             try:
                 run, _ = await self._backend.retrieve_run(thread_id=self.run.thread_id, run_id=self.run.id)

@@ -199,6 +199,7 @@ async def test_case_014_a_server_without_this_api_is_named_with_both_ways_on(ans
             id="azure-404",
         ),
         pytest.param(429, bodies.error("quota", code="insufficient_quota"), RateLimited, "quota", id="quota"),
+        pytest.param(402, bodies.error("no credits"), RateLimited, "no credits", id="402"),
         pytest.param(400, "<html>login</html>", ProtocolError, "not Assistants v2", id="html"),
         pytest.param(302, "", ProtocolError, "not Assistants v2", id="redirect"),
     ],
@@ -446,4 +447,13 @@ async def test_case_060_a_model_name_where_a_deployment_belongs_is_explained():
 
     assert "name of your deployment" in caught.value.remedy
     assert "big-model-4" in caught.value.remedy
+    assert len(server.requests) == 1
+
+
+async def test_where_a_redirect_leads_is_told_and_nobody_goes_there():
+    server = Server(httpx.Response(308, headers={"location": "https://gw.test/v1/threads?code=abc"}))
+
+    with pytest.raises(ProtocolError, match=r"redirects .* to https://gw\.test/v1/threads;"):
+        await server.backend().retrieve_thread("thread_1")
+
     assert len(server.requests) == 1

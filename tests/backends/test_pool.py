@@ -1,6 +1,8 @@
 import asyncio
 import contextlib
+import socket
 import ssl
+import threading
 
 import pytest
 import trustme
@@ -173,3 +175,26 @@ async def test_a_large_body_that_was_left_unread_does_not_hold_up_the_next_reque
         async with client.stream("GET", "/"):
             await asyncio.sleep(0.05)
         assert (await client.get("/")).text == "ok"
+
+
+async def test_a_connection_that_was_closed_behind_our_back_takes_no_create():
+    closed = threading.Event()
+
+    def serve(listener):
+        for _ in range(2):
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(OK)
+            closed.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        async with Caller(PooledTransport(), f"http://127.0.0.1:{listener.getsockname()[1]}", 5.0) as client:
+            await client.get("/")
+            assert closed.wait(5)  # blocks the event loop, which so hears nothing of the end
+            answer = await client.post("/", content=b"{}")
+        thread.join(5)
+
+    assert answer.text == "ok"

@@ -89,3 +89,11 @@ async def no_messages(thread_id, **query):
     from assistant_runner.wire.threads import Message
 
     return Page[Message](data=[])
+
+
+def test_case_116_a_key_in_a_backends_words_is_cut_out():
+    error = ending_of(failed("server_error", "Incorrect API key provided: sk-test-SECRET-0001"))
+
+    assert error is not None
+    assert "SECRET-0001" not in error.message
+    assert "Incorrect API key" in error.message
