@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assistant_runner.run.events import CallFinished, CallStarted, Listener
-from assistant_runner.run.memory import call_key
+from assistant_runner.run.memory import Results, call_key
 from assistant_runner.run.results import FunctionResult, render_output
 from assistant_runner.run.router import BundledCall, Entry, RejectedCall, RoutedCall
 from assistant_runner.tooling.contract import Gate, Tool, ToolContext, ToolOutcome
@@ -63,8 +63,8 @@ class Known:
 
     finished: Mapping[str, CallFinished] = field(default_factory=dict)
     unknown: Mapping[str, CallStarted] = field(default_factory=dict)
-    carried: dict[str, CallFinished] = field(default_factory=dict)
-    doubtful: dict[str, CallStarted] = field(default_factory=dict)
+    carried: Results = field(default_factory=dict)
+    doubtful: dict[str, list[CallStarted]] = field(default_factory=dict)
     again: DecideUnknown | None = None
 
 
@@ -190,11 +190,12 @@ class Dispatcher:
         key = call_key(call.tool.name, call.arguments)
         if self._repeats.count(key, call.tool.name) > self._repeats.limit and key in self._repeats.last:
             return _from_memory(self._repeats.last[key], self._repeats.limit)
-        if carried := self._known.carried.pop(key, None):
-            outcome = ToolOutcome(carried.content, notes=("from the run before, not called again",))
+        if carried := self._known.carried.get(key):
+            outcome = ToolOutcome(carried.pop(0).content, notes=("from the run before, not called again",))
             self._repeats.last[key] = outcome
             return outcome
-        unknown = self._known.unknown.get(call.tool_call_id) or self._known.doubtful.pop(key, None)
+        doubtful = self._known.doubtful.get(key)
+        unknown = self._known.unknown.get(call.tool_call_id) or (doubtful.pop(0) if doubtful else None)
         harmless = is_harmless(call.tool)
         if unknown is not None and not harmless and not await self._may_repeat(unknown):
             return ToolOutcome({"error": UNKNOWN_OUTCOME}, is_error=True)

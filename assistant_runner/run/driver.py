@@ -47,7 +47,7 @@ from assistant_runner.run.events import (
 )
 from assistant_runner.run.history import carried_words
 from assistant_runner.run.loop import RunLoop, Workshop, total_usage, wait_cancelled
-from assistant_runner.run.memory import RunMemory, call_key
+from assistant_runner.run.memory import Results, RunMemory, call_key, merged
 from assistant_runner.run.records import request_document
 from assistant_runner.run.request import Limits, Round, RunRequest, RunResult
 from assistant_runner.run.results import function_result
@@ -113,7 +113,7 @@ class Driver:
         limits: Limits | None = None,
         pause_after: int | None = None,
         whole_thread: bool = False,
-        carried: dict[str, CallFinished] | None = None,
+        carried: Results | None = None,
     ) -> RunResult:
         """The completed run; RunError or BackendError otherwise.
 
@@ -182,7 +182,7 @@ class _Work:
         self._memory = memory or RunMemory()
         self._started = driver._monotonic()
         self._warnings: list[str] = []
-        self._results: dict[str, CallFinished] = self._memory.results()
+        self._results: Results = self._memory.results()
         self._calls: dict[str, CallStarted] = {}  # begun here and not finished yet
         self.watcher = self._new_watcher()
         self.loop = self._new_loop(self._known(answers or {}))
@@ -202,7 +202,7 @@ class _Work:
         elif isinstance(event, CallFinished) and event.tool_call_id in self._calls:
             call = self._calls.pop(event.tool_call_id)
             if not event.is_error and event.tool == call.tool:  # a bundle's output is no single call's
-                self._results[call_key(call.tool, call.arguments)] = event
+                self._results.setdefault(call_key(call.tool, call.arguments), []).append(event)
         if self._listener is not None:
             await self._listener(event)
 
@@ -210,7 +210,7 @@ class _Work:
         return Known(
             finished=self._memory.finished() | answers,
             unknown=self._memory.unknown(),
-            carried=dict(self._memory.carried),
+            carried=self._memory.carried_left(),
             again=self._policies.again,
         )
 
@@ -347,10 +347,12 @@ class _Work:
         """A new run on the same thread in the place of `run`, given the results that are finished."""
         rounds, usage = self.loop.rounds, self.loop.tool_usage
         self.watcher = self._new_watcher()
-        doubtful = [*self._memory.unknown().values(), *self._calls.values()]
+        doubtful: dict[str, list[CallStarted]] = {}
+        for call in (*self._memory.unknown().values(), *self._calls.values()):
+            doubtful.setdefault(call_key(call.tool, call.arguments), []).append(call)
         known = Known(
-            carried=dict(self._results),
-            doubtful={call_key(call.tool, call.arguments): call for call in doubtful},
+            carried=merged(self._results, []),
+            doubtful=doubtful,
             again=self._policies.again,
         )
         self.loop = self._new_loop(known)

@@ -2,14 +2,13 @@
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from assistant_runner.errors import UsageError
-from assistant_runner.run.events import CallFinished
 from assistant_runner.run.journal import JournalRun
-from assistant_runner.run.memory import RunMemory, call_key
+from assistant_runner.run.memory import Results, RunMemory, merged
 from assistant_runner.run.request import RunRequest
 
 CARRIED_CHARACTERS = 8000
@@ -89,7 +88,7 @@ def fork_request(
     round_number: int | None,
     model: str | None = None,
     prompt: str | None = None,
-) -> tuple[RunRequest, dict[str, CallFinished]]:
+) -> tuple[RunRequest, Results]:
     """The request of a run on a new thread, and the results of the rounds up to `round_number` by call
     key, which are given again when the model asks for them. UsageError if there is no such round.
     """
@@ -97,12 +96,7 @@ def fork_request(
     if round_number is not None and not 0 <= round_number <= known:
         raise UsageError(f"round {round_number}: the run has {known}", remedy=f"give --round 0 to {known}")
     kept = memory.rounds[: known if round_number is None else round_number]
-    carried = {
-        call_key(round_.started[call_id].tool, round_.started[call_id].arguments): call
-        for round_ in kept
-        for call_id, call in round_.finished.items()
-        if call_id in round_.started and not call.is_error and call.tool == round_.started[call_id].tool
-    }
+    carried = merged({}, kept)
     words = [text for text in (request.additional_instructions, carried_words(carried)) if text]
     changes: dict[str, Any] = {"thread_id": None, "additional_instructions": "\n\n".join(words) or None}
     if model is not None:
@@ -112,11 +106,15 @@ def fork_request(
     return replace(request, **changes), carried
 
 
-def carried_words(results: Mapping[str, CallFinished]) -> str | None:
+def carried_words(results: Results) -> str | None:
     """What a fresh run is told of the calls that were made for it already."""
     if not results:
         return None
-    lines = [f"- {key}: {finished.output[:CARRIED_CHARACTERS]}" for key, finished in results.items()]
+    lines = [
+        f"- {key}: {finished.output[:CARRIED_CHARACTERS]}"
+        for key, calls in results.items()
+        for finished in calls
+    ]
     return (
         "These tool calls were already made for the last message, with these results; making one of them "
         "again gives the same result:\n" + "\n".join(lines)

@@ -17,6 +17,9 @@ from assistant_runner.run.events import (
 )
 from assistant_runner.run.journal import Record
 
+Results = dict[str, list[CallFinished]]
+"""What finished calls gave, by `call_key`; of identical calls in the order in which they were made."""
+
 
 @dataclass
 class RoundMemory:
@@ -37,6 +40,24 @@ class RoundMemory:
             call["id"]: call["function"]["name"] for call in self.calls if call["id"] not in self.finished
         }
 
+    def results(self) -> list[tuple[str, CallFinished]]:
+        """The calls that were made and gave something, with their `call_key`."""
+        return [
+            (call_key(begun.tool, begun.arguments), call)
+            for call_id, call in self.finished.items()
+            if (begun := self.started.get(call_id)) and not call.is_error and call.tool == begun.tool
+        ]
+
+    def given_again(self) -> list[str]:
+        """The `call_key` of calls that were answered without being made."""
+        return [
+            call_key(call["function"]["name"], call["function"].get("json_arguments"))
+            for call in self.calls
+            if call["id"] in self.finished
+            and call["id"] not in self.started
+            and not self.finished[call["id"]].is_error
+        ]
+
     def unknown(self) -> list[CallStarted]:
         """Calls that were begun and whose outcome is not known."""
         return [call for call_id, call in self.started.items() if call_id not in self.finished]
@@ -55,7 +76,7 @@ class RunMemory:
     run_id: str | None = None
     thread_id: str | None = None
     every_round: list[RoundMemory] = field(default_factory=list)
-    carried: dict[str, CallFinished] = field(default_factory=dict)
+    carried: Results = field(default_factory=dict)
     ended: RunEnded | None = None
 
     @property
@@ -63,14 +84,17 @@ class RunMemory:
         """The rounds of this run."""
         return [known for known in self.every_round if known.run_id == self.run_id]
 
-    def results(self) -> dict[str, CallFinished]:
-        """What finished calls gave, by `call_key`: for a fresh run that asks for the same again."""
-        return self.carried | {
-            call_key(known.started[call_id].tool, known.started[call_id].arguments): call
-            for known in self.rounds
-            for call_id, call in known.finished.items()
-            if call_id in known.started and not call.is_error and call.tool == known.started[call_id].tool
-        }
+    def results(self) -> Results:
+        """What finished calls gave: for a fresh run that asks for the same again."""
+        return merged(self.carried, self.rounds)
+
+    def carried_left(self) -> Results:
+        """What is carried and was not given to this run yet."""
+        left = merged(self.carried, [])
+        for key in (key for known in self.rounds for key in known.given_again()):
+            if left.get(key):
+                left[key].pop(0)
+        return left
 
     def open_calls(self) -> dict[str, str]:
         """The last round's calls without a result: tool names by tool call id."""
@@ -83,6 +107,15 @@ class RunMemory:
     def unknown(self) -> dict[str, CallStarted]:
         """All calls that were begun and whose outcome is not known, by tool call id."""
         return {call.tool_call_id: call for known in self.every_round for call in known.unknown()}
+
+
+def merged(carried: Results, rounds: Sequence[RoundMemory]) -> Results:
+    """New lists of what is carried and of what the rounds gave."""
+    results = {key: list(calls) for key, calls in carried.items()}
+    for known in rounds:
+        for key, call in known.results():
+            results.setdefault(key, []).append(call)
+    return results
 
 
 def call_key(tool: str, arguments: Any) -> str:
@@ -100,7 +133,7 @@ def recall(records: Sequence[Record]) -> RunMemory:
             memory.request, memory.requested_at = event.request, record.at
         elif isinstance(event, RunStarted):
             if memory.run_id not in (None, event.run_id):  # a fresh run took the place of one that expired
-                memory.carried.update(memory.results())
+                memory.carried = memory.results()
             memory.run_id, memory.thread_id = event.run_id, event.thread_id
         elif isinstance(event, RoundStarted):
             if current is None or (current.run_id, current.number) != (event.run_id, event.number):

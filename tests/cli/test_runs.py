@@ -65,6 +65,26 @@ def test_what_a_run_was_asked_with_cannot_be_said_anew(cli, asked, argv):
     assert f"No such option '{flag[0]}'" in outcome.stderr
 
 
+def test_identical_calls_that_were_made_before_a_limit_are_not_made_again(cli, tmp_path):
+    (tmp_path / "note.py").write_text(
+        "def note(word: str) -> str:\n"
+        '    """Write a word down."""\n'
+        '    with open("notes", "a") as notes:\n'
+        '        notes.write(word + "\\n")\n'
+        '    return "noted"\n'
+    )
+    call = {"tool_calls": [{"name": "note", "arguments": {"word": "x"}}]}
+    turns = [call, call, call, {"text": "done"}]
+    (tmp_path / "s.json").write_text(json.dumps({"format": 1, "scripts": {"m": {"turns": turns}}}))
+    flags = ("--engine", "script", "--script", "s.json", "-t", "./note.py:note", "-m", "m")
+
+    stopped = cli(*flags, "--rounds", "2", "go")
+    resumed = cli("run", "resume", "--last", "--rounds", "25")
+
+    assert (stopped.status, resumed.status) == (8, 0)
+    assert (tmp_path / "notes").read_text() == "x\n" * 3
+
+
 def test_a_run_without_text_has_the_same_status_whoever_prints_it(cli, tmp_path):
     (tmp_path / "s.json").write_text(json.dumps({"format": 1, "scripts": {"x": {"turns": [{"text": ""}]}}}))
     asked = cli("ask", "--engine", "script", "--script", "s.json", "go [flow:x]")

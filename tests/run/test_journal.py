@@ -274,4 +274,26 @@ async def test_results_of_a_run_that_a_fresh_one_replaced_are_carried(tmp_path):
         memory = recall(journal.records(recording.key))
 
     assert (memory.run_id, memory.rounds) == ("run_2", [])
-    assert [call.output for call in memory.carried.values()] == ["out"]
+    assert [[call.output for call in calls] for calls in memory.carried.values()] == [["out"]]
+
+
+async def test_of_identical_calls_each_result_is_carried_once_also_after_a_kill(tmp_path):
+    second = {**CALL, "id": "call_2"}
+    with Journal(tmp_path) as journal:
+        recording = begin(journal)
+        for event in (
+            *EVENTS[:5],
+            RoundStarted("run_1", 2, [second]),
+            CallStarted("call_2", "t", {}, "write"),
+            CallFinished("call_2", "t", False, "more", 0.1),
+            RunStarted("run_2", "thread_1", "asst_1", "m"),
+            RoundStarted("run_2", 1, [{**CALL, "id": "call_3"}]),
+            CallFinished("call_3", "t", False, "out", 0.0),  # given again, not made
+        ):
+            await recording.listen(event)
+        recording._write({})
+        journal.commit()
+        memory = recall(journal.records(recording.key))
+
+    assert [[call.output for call in calls] for calls in memory.carried.values()] == [["out", "more"]]
+    assert [[call.output for call in calls] for calls in memory.carried_left().values()] == [["more"]]
