@@ -36,7 +36,7 @@ from assistant_runner.run.endings import ending_of
 from assistant_runner.run.events import CallFinished, Listener, RunEnded, RunEvent, Warned
 from assistant_runner.run.journal import Journal, JournalRun, Recording
 from assistant_runner.run.loop import Workshop
-from assistant_runner.run.memory import RunMemory, recall
+from assistant_runner.run.memory import Results, RunMemory, call_finished, recall
 from assistant_runner.run.records import dataclass_document, request_of, result_record
 from assistant_runner.run.request import RunRequest, RunResult
 from assistant_runner.run.summary import RunSummariser
@@ -194,7 +194,7 @@ class AssembledRunner:
             memory, request, round_number=round_number, model=model, prompt=prompt
         )
         request = dataclasses.replace(request, messages=(*earlier, *request.messages))
-        recording, spans = self._begin(question), self._spans()
+        recording, spans = self._begin(question, carried), self._spans()
         with recorded(recording, listener, spans) as listen:
             result = await driver.run(request, listener=listen, whole_thread=whole_thread, carried=carried)
             _finish(recording, spans, result)
@@ -244,14 +244,20 @@ class AssembledRunner:
         request = request_for(question, assistant.id, shelf.spec, tools=asked_tools)
         return self._driver(question, shelf, assistant.id), request
 
-    def _begin(self, question: Question) -> Recording | None:
+    def _begin(self, question: Question, carried: Results | None = None) -> Recording | None:
+        """A recording; `carried` results of another run are kept with it, for its resumption."""
         if self._journal is None:
             return None
+        given = {key: [dataclass_document(call) for call in calls] for key, calls in (carried or {}).items()}
         return self._journal.begin(
             backend=self.backend.label,
             prompt=question.prompt,
             thread_id=question.thread_id,
-            about={**self._about, "question": dataclass_document(question)},
+            about={
+                **self._about,
+                "question": dataclass_document(question),
+                **({"carried": given} if given else {}),
+            },
         )
 
     def _spans(self) -> "RunSpans | None":
@@ -260,7 +266,9 @@ class AssembledRunner:
     def _remember(self, run: JournalRun) -> RunMemory:
         if self._journal is None:
             raise UsageError("there is no journal", remedy="leave out --no-journal")
-        return recall(self._journal.records(run.key))
+        given = run.about.get("carried") or {}
+        carried = {key: [call_finished(call) for call in calls] for key, calls in given.items()}
+        return recall(self._journal.records(run.key), carried=carried)
 
     async def resume(
         self,

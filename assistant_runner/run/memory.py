@@ -1,7 +1,7 @@
 """What the journal's records tell of a run: enough to go on without doing anything twice."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,9 +123,17 @@ def call_key(tool: str, arguments: Any) -> str:
     return json.dumps([tool, arguments], sort_keys=True, default=str)
 
 
-def recall(records: Sequence[Record]) -> RunMemory:
-    """The memory of these records; a round that was begun again (after a kill) is one round."""
-    memory = RunMemory()
+def call_finished(document: Mapping[str, Any]) -> CallFinished:
+    """A finished call of its fields as JSON has them."""
+    return CallFinished(**{**document, "notes": tuple(document.get("notes") or ())})
+
+
+def recall(records: Sequence[Record], *, carried: Results | None = None) -> RunMemory:
+    """The memory of these records; a round that was begun again (after a kill) is one round.
+
+    `carried`: results that the run was given from another one when it was asked for.
+    """
+    memory = RunMemory(carried=carried or {})
     current: RoundMemory | None = None
     for record in records:
         event = record.event

@@ -65,7 +65,9 @@ def test_what_a_run_was_asked_with_cannot_be_said_anew(cli, asked, argv):
     assert f"No such option '{flag[0]}'" in outcome.stderr
 
 
-def test_identical_calls_that_were_made_before_a_limit_are_not_made_again(cli, tmp_path):
+@pytest.fixture
+def noting(tmp_path):
+    """Flags for a model that has three words written down, and the tool that does it."""
     (tmp_path / "note.py").write_text(
         "def note(word: str) -> str:\n"
         '    """Write a word down."""\n'
@@ -76,12 +78,23 @@ def test_identical_calls_that_were_made_before_a_limit_are_not_made_again(cli, t
     call = {"tool_calls": [{"name": "note", "arguments": {"word": "x"}}]}
     turns = [call, call, call, {"text": "done"}]
     (tmp_path / "s.json").write_text(json.dumps({"format": 1, "scripts": {"m": {"turns": turns}}}))
-    flags = ("--engine", "script", "--script", "s.json", "-t", "./note.py:note", "-m", "m")
+    return ("--engine", "script", "--script", "s.json", "-t", "./note.py:note", "-m", "m")
 
-    stopped = cli(*flags, "--rounds", "2", "go")
+
+def test_identical_calls_that_were_made_before_a_limit_are_not_made_again(cli, noting, tmp_path):
+    stopped = cli(*noting, "--rounds", "2", "go")
     resumed = cli("run", "resume", "--last", "--rounds", "25")
 
     assert (stopped.status, resumed.status) == (8, 0)
+    assert (tmp_path / "notes").read_text() == "x\n" * 3
+
+
+def test_a_fork_that_met_a_limit_keeps_what_it_was_given_when_it_is_resumed(cli, noting, tmp_path):
+    whole = cli(*noting, "go")
+    stopped = cli("run", "fork", "--last", "--rounds", "1")
+    resumed = cli("run", "resume", "--last", "--rounds", "25")
+
+    assert (whole.status, stopped.status, resumed.status) == (0, 8, 0)
     assert (tmp_path / "notes").read_text() == "x\n" * 3
 
 
