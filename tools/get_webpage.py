@@ -44,6 +44,10 @@ async def get_webpage(
     )
     if response.status_code >= 400:
         raise error_page(response, page)
+    moved = page.onward not in ("", final_url) and len(page.text) <= WHOLE_TEXT
+    if moved and page.kind in ("content", "empty"):
+        onward = defuse(page.onward)[:REASON_CHARACTERS]
+        raise ToolFailure(f"{final_url} sends its readers on to {onward}", hint="get that page instead")
     if page.kind == "empty":
         why = "no readable text: it needs a browser" if body.strip() else "an empty page"
         raise ToolFailure(

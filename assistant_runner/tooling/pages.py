@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pypdf import PdfReader
 
 log = logging.getLogger(__name__)
+logging.getLogger("pypdf").addHandler(logging.NullHandler())  # or each flaw of a PDF is told on stderr
 
 PageKind = Literal["content", "block", "consent", "empty"]
 
@@ -81,6 +82,13 @@ KEPT_BREAK, KEPT_BLANK = "\x01", "\x00"
 """Stand for the line breaks and blanks of preformatted text while all others are squeezed."""
 MANY_BLANKS, MANY_BREAKS = re.compile("  +"), re.compile("\n\n\n+")
 HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+BEGINNINGS = re.compile(
+    r"\s*<(?:!--|(?:!doctype html|html|head|meta|title|style|script|body|"
+    r"h1|p|div|table|iframe|font|a|b|br)[\s>/])",
+    re.IGNORECASE,
+)
+"""How HTML without a label begins (MIME Sniffing Standard, section 7.1)."""
+REFRESH = re.compile(r"""\s*[\d.]*\s*[;,]?\s*(?:url\s*=\s*)?["']?([^"']*)""", re.IGNORECASE)
 META_CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w:.-]+)""", re.IGNORECASE)
 STRETCH = 60_000
 """Characters of HTML whose tags are taken out at a time, so that the pieces stay in a processor's cache."""
@@ -110,7 +118,7 @@ class Page:
     """What was read. `kind` other than content: the text is a notice, not an article.
 
     `links`: (words, address) of the main part, absolute, at most 15. `robots`: what the page's meta
-    says to robots, "" for nothing.
+    says to robots, "" for nothing. `onward`: the address to which it sends a browser on by itself.
     """
 
     title: str
@@ -120,11 +128,14 @@ class Page:
     links: tuple[tuple[str, str], ...] = ()
     robots: str = ""
     language: str = ""
+    onward: str = ""
 
 
 def read_page(body: bytes, content_type: str, *, url: str, status: int = 200) -> Page:
     """The page in a reply's body; ToolFailure for what is no text at all."""
     claimed, charset = split_content_type(content_type)
+    if charset.lower().startswith("utf-16") and b"\x00" in body[:4096]:  # not always with a mark
+        body = body.decode(charset, "replace").encode()
     found = kind_of_bytes(body.replace(b"\x00", b"", 1) if body.count(b"\x00", 0, 4096) == 1 else body)
     if found == "application/pdf" or (claimed == "application/pdf" and found is None):
         return _read_pdf(body)
@@ -194,7 +205,9 @@ def _is_html(claimed: str, text: str) -> bool:
         return True
     if claimed in ("", "application/octet-stream", "text/plain", "unknown/unknown"):
         start = text.lstrip()[:500].lower()
-        return start.startswith(("<!doctype html", "<html")) or (claimed != "text/plain" and "<body" in start)
+        return start.startswith(("<!doctype html", "<html")) or (
+            claimed != "text/plain" and (BEGINNINGS.match(start) is not None or "<body" in start)
+        )
     return False
 
 
@@ -254,6 +267,8 @@ def _read_html(html: str, *, url: str, status: int) -> Page:
     to_robots = (robots.attributes.get("content") or "") if robots else ""
     title = " ".join(heading.text().split()) if heading else ""
     language = (root.attributes.get("lang") or "") if root else ""
+    base = _joined(url, _attribute(tree, "base[href]", "href"))
+    refresh = REFRESH.match(_attribute(tree, 'meta[http-equiv="refresh" i][content]', "content"))
     _drop_unseen(tree)  # no node from before may be used after this
     part, text = _readable_part(tree, has_box="infobox" in html)
     return Page(
@@ -261,10 +276,24 @@ def _read_html(html: str, *, url: str, status: int) -> Page:
         text=text,
         kind=judge(text, title, script_characters=len(html) - len(text), status=status),
         media_type="text/html",
-        links=tuple(_links(part, url)),
+        links=tuple(_links(part, url, base)),
         robots=to_robots,
         language=language,
+        onward=_joined(base, refresh[1].strip()) if refresh and refresh[1].strip() else "",
     )
+
+
+def _attribute(tree: LexborHTMLParser, selector: str, name: str) -> str:
+    """Of the first element that the selector names; "" if there is none."""
+    node = tree.css_first(selector)
+    return (node.attributes.get(name) or "") if node else ""
+
+
+def _joined(base: str, address: str) -> str:
+    try:
+        return urljoin(base, address)
+    except ValueError:  # an address that cannot be read is none
+        return base
 
 
 def _drop_unseen(tree: LexborHTMLParser) -> None:
@@ -412,15 +441,12 @@ def unescape(text: str) -> str:
     return text.replace("&nbsp;", " ").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
-def _links(html: str, url: str) -> Iterator[tuple[str, str]]:
-    """The first links with words, absolute, each address once."""
+def _links(html: str, url: str, base: str) -> Iterator[tuple[str, str]]:
+    """The first links with words, each address once; `base`: what relative ones are counted from."""
     seen: set[str] = set()
     for found in itertools.islice(ANCHOR.finditer(html, 0, html.rfind("</a>") + 4), MAX_ANCHORS):
-        try:
-            address = urljoin(url, unescape(found[1].replace("&quot;", '"'))).split("#", 1)[0]
-        except ValueError:  # an address that cannot be read is none
-            continue
-        if address in seen or address == url or not address.startswith(("http://", "https://")):
+        address = _joined(base, unescape(found[1].replace("&quot;", '"'))).split("#", 1)[0]
+        if address in seen or address in (url, base) or not address.startswith(("http://", "https://")):
             continue
         if words := " ".join(visible_text(found[2]).split()):
             seen.add(address)

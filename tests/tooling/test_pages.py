@@ -25,6 +25,40 @@ def test_angle_brackets_that_are_no_tags_do_not_upset_the_text(html: str, text: 
     assert read(html).text == text
 
 
+@pytest.mark.parametrize("start", ["<p>", "<!-- x --><html><p>", "\n<h1>H</h1><p>", "<meta name=a><p>"])
+def test_html_without_a_label_is_known_by_its_beginning(start: str):
+    page = read_page(f"{start}one <b>two</b>".encode(), "", url="https://a.test/")
+
+    assert page.text.endswith("one two")
+
+
+@pytest.mark.parametrize("charset", ["utf-16le", "UTF-16BE"])
+def test_a_coding_of_two_bytes_needs_no_mark_where_it_is_named(charset: str):
+    page = read_page("<p>Tromsø".encode(charset), f"text/html; charset={charset}", url="https://a.test/")
+
+    assert page.text == "Tromsø"
+
+
+def test_links_are_counted_from_the_base_that_the_page_names():
+    page = read('<base href="/docs/"><p><a href="a.html">A</a> <a href="//b.test/c">C</a>')
+
+    assert page.links == (("A", "https://a.test/docs/a.html"), ("C", "https://b.test/c"))
+
+
+@pytest.mark.parametrize(
+    ("content", "onward"),
+    [
+        ("0; url=b.html", "https://a.test/b.html"),
+        ("5;URL='https://b.test/'", "https://b.test/"),
+        ("0,/c", "https://a.test/c"),
+        ("300", ""),
+        ("0; url=http://[", "https://a.test/"),
+    ],
+)
+def test_where_a_page_sends_a_browser_is_told(content: str, onward: str):
+    assert read(f'<meta http-equiv="REFRESH" content="{content}">').onward == onward
+
+
 def test_preformatted_text_keeps_its_lines_and_blanks():
     page = read('<p>a   b\nc</p><pre>if x:\n    <b title="1\n  2">y</b>\n\n\nend</pre>')
 

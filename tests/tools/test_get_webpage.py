@@ -242,6 +242,12 @@ class TestWalls:
         assert outcome.is_error
         assert "no readable text: it needs a browser" in outcome.content
 
+    async def test_a_page_that_sends_on_names_where_to(self):
+        outcome = await read(page('<meta http-equiv=Refresh content="0; url=/ferries?a=1">Moved.'))
+
+        assert outcome.is_error
+        assert re.search(r"sends its readers on to http://127.0.0.1:\d+/ferries\?a=1", outcome.content)
+
     async def test_case_095_an_empty_page_is_said_to_be_empty(self):
         outcome = await read(page(""))
 
