@@ -263,12 +263,11 @@ def _read_html(html: str, *, url: str, status: int) -> Page:
         html = flatten(html, BREAKS)
     tree = LexborHTMLParser(html, options=LexborDocumentOptions.WO_EVENTS, scripting=True)
     heading, root = tree.css_first("head title"), tree.css_first("html")
-    robots = tree.head.css_first('meta[name="robots" i]') if tree.head else None
-    to_robots = (robots.attributes.get("content") or "") if robots else ""
+    robots = _said_in_head(tree, 'meta[name="robots" i]', "content")
     title = " ".join(heading.text().split()) if heading else ""
     language = (root.attributes.get("lang") or "") if root else ""
-    base = _joined(url, _attribute(tree, "base[href]", "href"))
-    refresh = REFRESH.match(_attribute(tree, 'meta[http-equiv="refresh" i][content]', "content"))
+    base = _joined(url, _said_in_head(tree, "base[href]", "href"))
+    refresh = REFRESH.match(_said_in_head(tree, 'meta[http-equiv="refresh" i]', "content"))
     _drop_unseen(tree)  # no node from before may be used after this
     part, text = _readable_part(tree, has_box="infobox" in html)
     return Page(
@@ -277,16 +276,16 @@ def _read_html(html: str, *, url: str, status: int) -> Page:
         kind=judge(text, title, script_characters=len(html) - len(text), status=status),
         media_type="text/html",
         links=tuple(_links(part, url, base)),
-        robots=to_robots,
+        robots=robots,
         language=language,
         onward=_joined(base, refresh[1].strip()) if refresh and refresh[1].strip() else "",
     )
 
 
-def _attribute(tree: LexborHTMLParser, selector: str, name: str) -> str:
-    """Of the first element that the selector names; "" if there is none."""
-    node = tree.css_first(selector)
-    return (node.attributes.get(name) or "") if node else ""
+def _said_in_head(tree: LexborHTMLParser, selector: str, attribute: str) -> str:
+    """The attribute of the first element of the head that the selector names; "" if there is none."""
+    node = tree.head.css_first(selector) if tree.head else None
+    return (node.attributes.get(attribute) or "") if node else ""
 
 
 def _joined(base: str, address: str) -> str:
