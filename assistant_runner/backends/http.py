@@ -370,7 +370,8 @@ class HttpBackend:
         repeatable: bool = True,
     ) -> Response:
         """A 2xx answer, after as many attempts as are safe; an error of the tree otherwise."""
-        key = uuid.uuid4().hex if self._create_keys and not repeatable else None
+        keyed = self._create_keys and not repeatable and form is None  # no service remembers an upload
+        key = uuid.uuid4().hex if keyed else None
         request = self._build(method, path, query=query, document=document, form=form, key=key)
         return await self._attempts(request, repeatable=repeatable, stream=False)
 
@@ -400,7 +401,7 @@ class HttpBackend:
         attempt = 0
         while True:
             attempt += 1
-            free = repeatable or (self._create_keys and self._serves_keys_once)
+            free = repeatable or (self._serves_keys_once and b"idempotency-key" in request.headers)
             if self.pacer is not None:
                 await self.pacer.before_request(urgent=request.path.endswith("/cancel"))
             _log_request(request, attempt)

@@ -251,6 +251,18 @@ async def test_case_016_a_create_in_doubt_is_not_repeated_blindly(failure):
     assert len(server.requests) == 1
 
 
+async def test_case_016_an_upload_in_doubt_is_not_repeated_even_where_keys_are_served_once():
+    known = httpx.Response(200, headers={"x-idempotency-key": "supported"}, json=bodies.run())
+    server = Server(known, httpx.RemoteProtocolError("closed"), bodies.run())
+    backend = server.backend()
+    await backend.create_run("thread_1", RunCreate(assistant_id="asst_1"))
+
+    with pytest.raises(OutcomeUnknown):
+        await backend.upload_file(filename="a.txt", content=b"a")
+
+    assert len(server.requests) == 2
+
+
 async def test_case_016_a_create_that_provably_did_not_arrive_is_repeated():
     server = Server(httpx.ConnectError("refused"), httpx.ConnectTimeout("late"), bodies.run())
 
