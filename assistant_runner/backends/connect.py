@@ -256,6 +256,10 @@ def _through_httpx(
         )
     except (ValueError, ImportError) as error:  # a proxy's URL that is none, a scheme without its library
         raise ConfigurationError(f"proxy: {error}", remedy="correct the proxy's URL") from None
+    except httpx.InvalidURL:  # its words may hold a part of the proxy's password
+        raise ConfigurationError(
+            "the proxy's URL cannot be read", remedy="correct proxy, HTTPS_PROXY or HTTP_PROXY"
+        ) from None
     return HttpxTransport(client)
 
 

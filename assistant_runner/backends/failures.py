@@ -97,6 +97,12 @@ def from_answer(response: Response, *, label: str, form: str, repeatable: bool) 
             remedy="correct the base URL",
             status_code=status,
         )
+    if status == 407:
+        return BackendUnreachable(
+            f"the proxy before {label} wants a user and password",
+            remedy="check the proxy (settings proxy, HTTPS_PROXY, NO_PROXY)",
+            status_code=status,
+        )
     if status in (404, 405, 410) and _is_no_route(request, error, status):
         return ApiGone(
             f"{label} does not offer the Assistants API: {status} for {what}"

@@ -132,7 +132,9 @@ async def test_a_key_of_a_command_is_asked_for_again_when_it_is_refused(tmp_path
     assert (answers, seen) == ([200, 200], ["Bearer stale", "Bearer 1", "Bearer 1"])
 
 
-@pytest.mark.parametrize("settings", [{"ca_file": "/no/such.pem"}, {"proxy": "gopher://x"}])
+@pytest.mark.parametrize(
+    "settings", [{"ca_file": "/no/such.pem"}, {"proxy": "gopher://x"}, {"proxy": "http://u:pa/ss@x"}]
+)
 def test_certificates_and_proxies_that_cannot_be_used_are_named(tmp_path, settings):
     with pytest.raises(ConfigurationError):
         http_client(loaded(tmp_path, **settings).settings, base_url="http://x", signer=None)

@@ -199,6 +199,7 @@ async def test_case_014_a_server_without_this_api_is_named_with_both_ways_on(ans
             id="azure-404",
         ),
         pytest.param(429, bodies.error("quota", code="insufficient_quota"), RateLimited, "quota", id="quota"),
+        pytest.param(407, "<html>no</html>", BackendUnreachable, "proxy", id="407"),
         pytest.param(402, bodies.error("no credits"), RateLimited, "no credits", id="402"),
         pytest.param(400, "<html>login</html>", ProtocolError, "not Assistants v2", id="html"),
         pytest.param(302, "", ProtocolError, "not Assistants v2", id="redirect"),

@@ -106,21 +106,21 @@ def _http_client(
     timeout = httpx2.Timeout(LONGEST_S, connect=CONNECT_S)
     if transport is not None:
         return httpx2.AsyncClient(transport=transport, timeout=timeout, auth=auth)
-    verify: ssl.SSLContext | bool = True
-    if provider.ca_file:
+    context = None  # plain HTTP has nothing to verify, and loading certificates costs more than a local turn
+    if provider.ca_file or provider.endpoint.base_url.startswith("https://"):
+        context = httpx2.create_ssl_context()  # the usual authorities; SSL_CERT_FILE counts near by too
+    if provider.ca_file and context is not None:
         try:
-            verify = ssl.create_default_context(cafile=provider.ca_file)
+            context.load_verify_locations(cafile=provider.ca_file)
         except (OSError, ssl.SSLError) as error:
             raise ConfigurationError(
                 f"ca_file {provider.ca_file}: {error}", remedy="give a PEM file with the certificate"
             ) from None
-    if provider.endpoint.base_url.startswith("http://"):
-        verify = False  # nothing to verify, and loading certificates costs more than a local turn
     try:
         return httpx2.AsyncClient(
             timeout=timeout,
             auth=auth,
-            verify=verify,
+            verify=context or False,
             proxy=provider.proxy,
             trust_env=not provider.endpoint.is_local,
             follow_redirects=False,  # a key must not follow to another host
@@ -128,6 +128,10 @@ def _http_client(
         )
     except (ValueError, ImportError) as error:
         raise ConfigurationError(f"proxy: {error}", remedy="correct the proxy's URL") from None
+    except httpx2.InvalidURL:  # its words may hold a part of the proxy's password
+        raise ConfigurationError(
+            "the proxy's URL cannot be read", remedy="correct proxy, HTTPS_PROXY or HTTP_PROXY"
+        ) from None
 
 
 def entra_tokens(scope: str) -> TokenSource:
@@ -343,6 +347,10 @@ def _from_status(error: openai.APIStatusError, endpoint: Endpoint, model: str) -
         location = response.headers.get("location", "nowhere").partition("?")[0]
         note = f"{endpoint.base_url} redirects to {location}: correct the base URL"
         return Failure(EngineError("server_error", note, kind="bad_answer"))
+    if status == 407:
+        return Failure(
+            EngineError("server_error", "the proxy refused: it wants a user and password", kind="unreachable")
+        )
     if not words:
         words = _excerpt(response)
         if "json" not in response.headers.get("content-type", "") and status not in {401, 403, 404, 429}:

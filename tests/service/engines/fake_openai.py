@@ -6,6 +6,7 @@ with a proxy's page. Bodies are in the shapes that the providers send (recorded 
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -99,10 +100,12 @@ async def _send(writer: asyncio.StreamWriter, reply: Reply) -> bool:
 
 
 @asynccontextmanager
-async def fake_openai(*replies: Reply, models: Sequence[Mapping[str, Any]] = ()) -> AsyncIterator[FakeOpenAI]:
+async def fake_openai(
+    *replies: Reply, models: Sequence[Mapping[str, Any]] = (), tls: ssl.SSLContext | None = None
+) -> AsyncIterator[FakeOpenAI]:
     """A running fake."""
     fake = FakeOpenAI(list(replies) or [Reply(b"{}")], models)
-    server = await asyncio.start_server(fake.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(fake.serve, "127.0.0.1", 0, ssl=tls)
     fake.port = server.sockets[0].getsockname()[1]
     try:
         yield fake

@@ -1,12 +1,15 @@
 """Keys, retries and errors of the SDK's client, for both engines and every provider."""
 
+import ssl
 from datetime import UTC, date, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 
 import httpx2
 import pytest
 
 from assistant_runner.endpoints import normalise_endpoint
+from assistant_runner.errors import ConfigurationError
 from assistant_runner.service.engines.base import EngineError, Notice
 from assistant_runner.service.engines.chat import ChatEngine
 from assistant_runner.service.engines.naming import ModelNames
@@ -24,6 +27,8 @@ from tests.service.engines.fake_openai import (
     sse,
 )
 from tests.service.engines.helpers import STRING, play, request, tool
+
+TLS = Path(__file__).parents[2] / "backends" / "tls"
 
 
 class FakeSleep:
@@ -389,3 +394,37 @@ async def test_where_a_redirect_leads_is_told_without_its_query():
     error, _, _ = await ask(Reply(b"", 302, headers={"location": "https://login.example/in?token=abc"}))
 
     assert "redirects to https://login.example/in:" in error.message
+
+
+async def test_a_proxy_that_wants_a_password_is_named():
+    error, waits, _ = await ask(Reply(b"no!", 407, "text/html"))
+
+    assert (error.kind, waits) == ("unreachable", [])
+    assert "proxy" in error.message
+
+
+def test_a_proxys_url_that_is_none_is_a_configuration_error_without_its_password():
+    provider = Provider(normalise_endpoint("https://gw.example.com/v1"), "k", proxy="http://u:SECRET/x@h")
+
+    with pytest.raises(ConfigurationError, match="proxy") as caught:
+        ChatEngine(provider)
+
+    assert "SECRET" not in str(caught.value.document())
+
+
+@pytest.mark.parametrize("how", ["variable", "setting"])
+async def test_an_own_authority_is_believed_near_by_too(monkeypatch, how):
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(TLS / "server.pem", TLS / "server.key")
+    own = str(TLS / "ca.pem")
+    if how == "variable":
+        monkeypatch.setenv("SSL_CERT_FILE", own)
+    async with fake_openai(chat_text("Ok"), tls=context) as fake:
+        url = fake.url.replace("http:", "https:")
+        engine = ChatEngine(
+            Provider(normalise_endpoint(url), ca_file=own if how == "setting" else None), sleep=FakeSleep()
+        )
+        turn = await play(engine, request("Hello"))
+        await engine.aclose()
+
+    assert turn.text == "Ok"
