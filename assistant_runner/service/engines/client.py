@@ -306,9 +306,11 @@ def from_error_object(error: Any, *, endpoint: Endpoint, model: str) -> Failure:
         return Failure(EngineError("invalid_prompt", _filter_words(body, words), kind="content_filter"))
     if code in {"401", "403", "authentication_error", "invalid_api_key", "permission_error"}:
         return Failure(EngineError("server_error", said, kind="authentication"))
+    if _is_too_long(code, body):
+        return Failure(EngineError("invalid_prompt", said, kind="context_length"))
     refused = code.isdigit() and 400 <= int(code) < 500 and code not in {"408", "409"}
     if refused or code in {
-        *("invalid_prompt", "invalid_request_error", "context_length_exceeded", "bio_policy"),
+        *("invalid_prompt", "invalid_request_error", "bio_policy"),
     }:
         return Failure(EngineError("invalid_prompt", said, kind="invalid_request"))
     return Failure(
@@ -379,13 +381,19 @@ def _from_status(error: openai.APIStatusError, endpoint: Endpoint, model: str) -
         return Failure(EngineError("server_error", said, kind="provider"), repeat=may_repeat, hint_s=hint)
     if code in FILTER_CODES or "content management policy" in words:
         return Failure(EngineError("invalid_prompt", _filter_words(body, words), kind="content_filter"))
-    if code == "context_length_exceeded":
+    if _is_too_long(code, body):
         return Failure(EngineError("invalid_prompt", said, kind="context_length"))
     if "does not support tools" in words or "does not support function" in words:
         note = f"{said} (the model {model!r} cannot call tools: choose another, or ask without tools)"
         return Failure(EngineError("invalid_prompt", note, kind="unsupported"))
     drop = _refused_parameter(str(body.get("param") or ""), code, words)
     return Failure(EngineError("invalid_prompt", said, kind="invalid_request"), drop=drop)
+
+
+def _is_too_long(code: str, body: Mapping[str, Any]) -> bool:
+    """Whether the prompt is longer than the model reads: OpenAI's code, llama.cpp's type, vLLM's words."""
+    named = "context_length_exceeded" in code or body.get("type") == "exceed_context_size_error"
+    return named or "maximum context length" in str(body.get("message") or "")
 
 
 def _refused_parameter(param: str, code: str, words: str) -> str | None:
@@ -413,6 +421,8 @@ def _not_found(url: str, endpoint: Endpoint, model: str, code: str, words: str) 
         why = f"the model {model!r} was asked for; assistant-runner models lists what there is"
     else:
         why, kind = f"nothing answers at {url}: check the base URL", "no_route"
+        if url.endswith("/responses"):
+            why += "; a server without the Responses API is asked by --engine chat"
     return EngineError("invalid_prompt", f"{said} ({why})", kind=kind)
 
 

@@ -428,3 +428,18 @@ async def test_an_own_authority_is_believed_near_by_too(monkeypatch, how):
         await engine.aclose()
 
     assert turn.text == "Ok"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(error_reply(400, "too long", "context_length_exceeded"), id="openai"),
+        pytest.param(error_reply(400, "request exceeds", type="exceed_context_size_error"), id="llama.cpp"),
+        pytest.param(error_reply(400, "This model's maximum context length is 4096 tokens."), id="vllm"),
+        pytest.param(sse({"error": {"code": "context_length_exceeded", "message": "no"}}), id="in-a-stream"),
+    ],
+)
+async def test_a_prompt_that_is_too_long_is_known_in_every_servers_words(reply):
+    error, waits, _ = await ask(reply)
+
+    assert (error.code, error.kind, waits) == ("invalid_prompt", "context_length", [])
