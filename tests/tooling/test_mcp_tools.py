@@ -4,6 +4,8 @@ import asyncio
 import os
 import socket
 import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -108,13 +110,36 @@ async def test_tools_that_cannot_be_used_are_left_out_and_the_others_work(caplog
         read, _, leave = tools
         outcome = await gate().call(read, {"path": None, "line": None}, make_context())
         left = await gate().call(leave, {}, make_context(thread_id="t2"))
+        back = await gate().call(read, {"path": None, "line": None}, make_context(thread_id="t3"))
 
     assert [tool.name for tool in tools] == ["odd__read_file", "odd__read_file_2", "odd__leave"]
     assert outcome.content == ['{"path": null}', "[resource: file:///b]"]
-    assert left.content == "its MCP server has ended (no tool of that server works any more)"
+    assert "whether the call was done is not known" in left.content
+    assert back.content == outcome.content
     said = [record.message for record in caplog.records if record.name.startswith("assistant_runner")]
-    assert ["wrong" in said[0], "lost" in said[1], "far" in said[2], len(said)] == [True, True, True, 3]
+    assert ["wrong" in said[0], "lost" in said[1], "far" in said[2]] == [True, True, True]
+    assert said[3:] == ["the MCP server odd has ended: it is started again"]
     assert "Traceback" not in capfd.readouterr().err
+
+
+async def test_a_call_that_ends_the_server_each_time_ends_it_twice_at_most():
+    reading = ODD.model_copy(update={"tools": ["leave"], "effects": "read"})
+    async with open_mcp(reading, environ=os.environ) as [leave]:
+        outcome = await gate().call(leave, {}, make_context())
+
+    assert outcome.content == (
+        "its MCP server ended twice before it answered (this call may be what ends it)"
+    )
+
+
+async def test_calls_that_find_the_server_dead_share_one_new_start(caplog):
+    async with open_mcp(ODD, environ=os.environ) as [read, _, leave]:
+        await gate().call(leave, {}, make_context(thread_id="t2"))
+        calls = (gate().call(read, {"path": None, "line": 1}, make_context(f"c{n}")) for n in range(5))
+        outcomes = await asyncio.gather(*calls)
+
+    assert [outcome.is_error for outcome in outcomes] == [False] * 5
+    assert sum("started again" in record.message for record in caplog.records) == 1
 
 
 async def test_a_tool_that_was_asked_for_and_cannot_be_used_is_an_error():
@@ -123,23 +148,38 @@ async def test_a_tool_that_was_asked_for_and_cannot_be_used_is_an_error():
             pass
 
 
-async def test_a_server_over_http_works_the_same():
+async def test_a_server_over_http_works_the_same_and_is_found_again():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
+    entry = McpEntry(name="harbour", url=f"http://127.0.0.1:{port}/mcp", headers={"x-test": "1"})
+    async with AsyncExitStack() as stack:
+        async with _serving(port):
+            tools = await stack.enter_async_context(open_mcp(entry, environ=os.environ))
+            first = await gate().call(tools[0], {"harbour": "Oslo"}, make_context())
+        gone = await gate().call(tools[0], {"harbour": "Oslo"}, make_context())
+        async with _serving(port):
+            again = await gate().call(tools[0], {"harbour": "Oslo"}, make_context())
+
+    assert first.content == again.content == {"harbour": "Oslo", "next": "07:00"}
+    assert "has ended and does not come back" in gone.content
+
+
+@asynccontextmanager
+async def _serving(port: int) -> AsyncIterator[None]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, SERVER, str(port), stderr=asyncio.subprocess.DEVNULL
+        sys.executable,
+        SERVER,
+        str(port),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
     )
     try:
         await _listening(port)
-        entry = McpEntry(name="harbour", url=f"http://127.0.0.1:{port}/mcp", headers={"x-test": "1"})
-        async with open_mcp(entry, environ=os.environ) as tools:
-            outcome = await gate().call(tools[0], {"harbour": "Oslo"}, make_context())
+        yield
     finally:
-        process.terminate()
+        process.kill()
         await asyncio.wait_for(process.wait(), 10)
-
-    assert outcome.content == {"harbour": "Oslo", "next": "07:00"}
 
 
 async def _listening(port: int) -> None:
