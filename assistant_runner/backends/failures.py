@@ -13,6 +13,7 @@ from typing import Any
 from assistant_runner.backends.transport import (
     ConnectError,
     ConnectTimeout,
+    Field,
     PoolTimeout,
     ProxyError,
     Request,
@@ -32,7 +33,7 @@ from assistant_runner.errors import (
     RateLimited,
     RequestRejected,
 )
-from assistant_runner.masking import mask
+from assistant_runner.masking import SECRET_HEADERS, mask
 from assistant_runner.retries import wait_hint
 from assistant_runner.wire.failures import ErrorObject
 
@@ -91,7 +92,7 @@ def from_answer(response: Response, *, label: str, form: str, repeatable: bool) 
     status = response.status
     request_id = response.headers.get("x-request-id")
     if 300 <= status < 400 and "location" in response.headers:
-        leads = mask(response.headers["location"].partition("?")[0])
+        leads = _shown(response.headers["location"].partition("?")[0], request)
         return ProtocolError(
             f"{label} redirects {what} to {leads}; a key does not follow",
             remedy="correct the base URL",
@@ -113,7 +114,7 @@ def from_answer(response: Response, *, label: str, form: str, repeatable: bool) 
             url=mask(request.url),
         )
     if status >= 500:
-        words = mask(error.message) if error else _excerpt(response)
+        words = _shown(error.message, request) if error else _excerpt(response)
         kind: Callable[..., BackendError] = BackendUnreachable if repeatable else OutcomeUnknown
         return kind(
             f"{label} answered {status} to {what}: {words}",
@@ -125,7 +126,7 @@ def from_answer(response: Response, *, label: str, form: str, repeatable: bool) 
         error = ErrorObject(message=_excerpt(response))
     if error is None:
         return not_the_protocol(response, label=label)
-    message = f"{label} refused {what}: {mask(error.message)}"
+    message = f"{label} refused {what}: {_shown(error.message, request)}"
     code = None if error.code is None else str(error.code)
     facts: dict[str, Any] = {
         "status_code": status,
@@ -234,4 +235,16 @@ def _limit_remedy(code: str | None, hint_s: float | None) -> str:
 
 def _excerpt(response: Response) -> str:
     text = " ".join(response.text.split())
-    return mask(text[:SHOWN]) + ("…" if len(text) > SHOWN else "") if text else "empty body"
+    if not text:
+        return "empty body"
+    return _shown(text, response.request)[:SHOWN] + ("…" if len(text) > SHOWN else "")
+
+
+def _shown(text: str, request: Request) -> str:
+    """What a server says, without the key that it was sent: some repeat it in their answers."""
+    sent = (value.decode().removeprefix("Bearer ") for _, value in _secret_fields(request))
+    return mask(text, sent)
+
+
+def _secret_fields(request: Request) -> list[Field]:
+    return [field for name, field in request.headers.items() if name.decode() in SECRET_HEADERS]

@@ -17,7 +17,7 @@ from assistant_runner.backends.connect import (
 )
 from assistant_runner.backends.pool import PooledTransport
 from assistant_runner.backends.through_httpx import HttpxTransport
-from assistant_runner.errors import ApiGone, BackendUnreachable, ConfigurationError
+from assistant_runner.errors import ApiGone, BackendError, BackendUnreachable, ConfigurationError
 from assistant_runner.keys import KeySource, Secret
 from assistant_runner.retries import NO_RETRIES
 from assistant_runner.settings import load_settings
@@ -200,6 +200,19 @@ async def test_foundry_is_signed_in_to_with_an_entra_token_of_its_scope(tmp_path
 
     assert asked == ["https://x/.default", "closed"]
     assert seen == [(f"{PROJECT}/assistants?api-version=v1&limit=100&order=desc", "Bearer entra-token")]
+
+
+@pytest.mark.parametrize("status", [400, 401, 429, 500])
+@pytest.mark.parametrize("body", [bodies.error("I was sent plainword77"), "<p>I was sent plainword77"])
+async def test_a_key_that_the_server_repeats_is_not_shown(tmp_path, status, body):
+    async with FaultyServer(None, lambda seen: Answer(status, body)) as server:
+        world = loaded(tmp_path, {"K": "plainword77"}, backend=server.url, backend_key_env="K")
+        async with open_http(world) as backend:
+            backend._retries = NO_RETRIES
+            with pytest.raises(BackendError, match=r"I was sent \*\*\*") as caught:
+                await backend.retrieve_thread("thread_1")
+
+    assert "plainword77" not in str(caught.value.document())
 
 
 TLS = Path(__file__).parent / "tls"
