@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assistant_runner.assembly.runner import AssembledRunner, Runner
-from assistant_runner.assembly.shelf import Shelf, tool_gate, tools_folder, with_reader
+from assistant_runner.assembly.shelf import Shelf, output_spill, tool_gate, tools_folder, with_reader
 from assistant_runner.backends.base import Backend
 from assistant_runner.errors import ConfigurationError, RunTimedOut, UsageError
+from assistant_runner.run.journal import FILE as JOURNAL_FILE
 from assistant_runner.run.journal import Journal
 from assistant_runner.settings import LoadedSettings, lay_assistant_file
 from assistant_runner.setup.finding import find_spec
 from assistant_runner.tooling.gate import Approve
 from assistant_runner.tooling.registry import Toolbox, default_tools, load_tools
 from assistant_runner.tooling.schema import tool_from
+from assistant_runner.tooling.spill import FULL_OUTPUT
 
 if TYPE_CHECKING:
     from assistant_runner.service.engines.base import Engine
@@ -167,11 +169,15 @@ def service_settings(loaded: LoadedSettings) -> "ServiceSettings":
 
 def _open_journal(loaded: LoadedSettings, notices: list[str]) -> Journal | None:
     """The journal; without one a run still works, and a notice says that it cannot be resumed."""
+    spill = output_spill(loaded)
     if not loaded.settings.journal:
+        if not (loaded.folders.state / JOURNAL_FILE).exists():
+            spill.tidy(lambda: ())
         return None
     try:
         journal = Journal(loaded.folders.state)
         journal.tidy()
+        spill.tidy(lambda: journal.unended_calls(FULL_OUTPUT))
         return journal
     except ConfigurationError as error:
         notices.append(f"no journal is kept, so runs cannot be resumed: {error.message}")

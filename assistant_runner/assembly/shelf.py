@@ -60,9 +60,14 @@ def tool_gate(
         approve=approve,
         output_cap=loaded.settings.output_cap,
         secrets=secrets_of(loaded.environ),
-        spill=Spill(loaded.folders.state / "outputs"),
+        spill=output_spill(loaded),
         fetched=FetchedThreads(loaded.folders.state / "fetched-threads.txt"),
     )
+
+
+def output_spill(loaded: LoadedSettings) -> Spill:
+    """Where whole outputs are kept."""
+    return Spill(loaded.folders.state / "outputs")
 
 
 def tool_client(loaded: LoadedSettings) -> "httpx.AsyncClient":

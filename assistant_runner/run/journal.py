@@ -356,6 +356,16 @@ class Journal:
         row = self._db.execute("SELECT result FROM runs WHERE key = ?", (key,)).fetchone()
         return json.loads(row[0]) if row and row[0] else None
 
+    def unended_calls(self, words: str) -> Iterator[str]:
+        """The records of finished calls that hold these words, of runs that can be resumed."""
+        rows = self._db.execute(
+            "SELECT body FROM records JOIN runs USING (key) WHERE event = ? AND instr(body, ?) AND"
+            " (owner IS NOT NULL OR (result IS NULL AND status NOT IN"
+            " ('completed', 'failed', 'cancelled', 'incomplete')))",
+            (CallFinished.name, words),
+        )
+        return (body for (body,) in rows)
+
     def is_worked_on(self, run: JournalRun) -> bool:
         """Whether a living process (this one too) holds the run."""
         return bool(run.owner) and (run.owner == self._owner or self._is_alive(str(run.owner)))

@@ -26,7 +26,7 @@ from assistant_runner.tooling.masking import Masker, secrets_of
 from assistant_runner.tooling.policy import Policy
 from assistant_runner.tooling.selecting import select
 from assistant_runner.tooling.speech import tool_speaks
-from assistant_runner.tooling.spill import READER_NAME, Spill
+from assistant_runner.tooling.spill import FULL_OUTPUT, READER_NAME, Spill
 from assistant_runner.tooling.validation import flaw_in
 from assistant_runner.wire.runs import Usage
 
@@ -237,7 +237,7 @@ class ToolGate:
         notes = [*outcome.notes, f"output cut: {left_out:,} of {len(text):,} characters left out"]
         if self.spill is not None:
             output_id = self.spill.keep(context.tool_call_id, text)
-            notes.append(f"full output: {self.spill.path(output_id)}")
+            notes.append(f"{FULL_OUTPUT}{self.spill.path(output_id)}")
             if context.reads_on:
                 advice = f"{READER_NAME} with output_id {output_id} reads on"
                 cut, left_out = cut_text(text, cap, advice=advice)
