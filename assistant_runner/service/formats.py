@@ -7,24 +7,20 @@ import json
 from typing import Any
 
 from assistant_runner.service.failures import bad_request
+from assistant_runner.tooling.validation import fault_of, flaw_in
 
 
 def check_format(value: Any, path: str) -> None:
     """ApiError if a `json_schema` format carries something that is no JSON Schema."""
     if not isinstance(value, dict) or value.get("type") != "json_schema":
         return
-    import jsonschema
-
     inner = value["json_schema"]
-    try:
-        jsonschema.Draft202012Validator.check_schema(inner.get("schema") or {})
-    except (jsonschema.SchemaError, RecursionError) as error:
-        words = error.message if isinstance(error, jsonschema.SchemaError) else "it is nested too deeply"
+    if fault := fault_of(inner.get("schema") or {}):
         raise bad_request(
-            f"Invalid schema for response_format '{inner['name']}': {words}",
+            f"Invalid schema for response_format '{inner['name']}': {fault}",
             code="invalid_value",
             param=f"{path}.json_schema.schema",
-        ) from None
+        )
 
 
 def answer_flaw(response_format: Any, text: str) -> str | None:
@@ -43,13 +39,8 @@ def answer_flaw(response_format: Any, text: str) -> str | None:
     schema = response_format["json_schema"].get("schema")
     if not schema:
         return None
-    import jsonschema
-    from referencing import Registry
-
-    try:  # with a registry of its own: the library would fetch what a client's schema points to
-        jsonschema.Draft202012Validator(schema, registry=Registry()).validate(value)
-    except jsonschema.ValidationError as error:
-        return f"at {error.json_path}: {error.message[:200]}"
-    except Exception as error:  # a reference that leads nowhere, a pattern that is none
+    try:
+        flaw = flaw_in(value, schema)
+    except Exception as error:  # a reference that leads nowhere
         return f"its schema cannot be applied: {type(error).__name__}"
-    return None
+    return None if flaw is None else f"at {flaw.json_path}: {flaw.message[:200]}"

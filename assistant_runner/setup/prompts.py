@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 from pydantic import Field
 
 from assistant_runner.errors import UsageError, near_words
@@ -22,12 +21,13 @@ from assistant_runner.setup.checking import Entry, check
 from assistant_runner.setup.document import FileInvalid, Mapped, Node, Place, Problem, place_of
 from assistant_runner.setup.parsing import parse_text
 from assistant_runner.setup.strict import text_enums
+from assistant_runner.tooling.validation import fault_of, flaw_in
 
 SUFFIX = ".prompt"
 FOLDERS = (".", "prompts")
 _OPEN = re.compile(r"---[ \t]*\r?\n")
 _FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
-_TAG = re.compile(r"\{\{\{?\s*(!--.*?--|![^}]*|[#/]?[^{}]*?)\s*\}?\}\}", re.DOTALL)
+_TAG = re.compile(r"\{\{\{?(\s*!--.*?--\s*|\s*![^}]*|[^{}]*)\}?\}\}", re.DOTALL)
 _NAME = re.compile(r"[@A-Za-z_][\w.@-]*")
 _SCALARS = ("string", "number", "integer", "boolean", "null", "any")
 
@@ -151,6 +151,8 @@ def read_prompt(path: Path) -> PromptTemplate:
             schema = picoschema(text_enums(front.input.schema_))
         except ValueError as error:
             problems.append(Problem(where, "input.schema", str(error)))
+        if schema is not None and (fault := fault_of(schema)):
+            problems.append(Problem(where, "input.schema", fault))
     if problems or front is None:
         raise FileInvalid(problems)
     _check_template(body, path, text[: match.end()].count("\n") + 1)
@@ -265,14 +267,9 @@ def check_inputs(template: PromptTemplate, inputs: Mapping[str, Any]) -> dict[st
             remedy="give it: " + " ".join(f"-p {name}=..." for name in missing),
             missing=missing,
         )
-    if schema:
-        try:
-            jsonschema.validate(values, schema)
-        except jsonschema.ValidationError as error:
-            where = ".".join(map(str, error.absolute_path)) or "inputs"
-            raise UsageError(
-                f"{template.name}: {where}: {error.message}", remedy="correct the input"
-            ) from None
+    if schema and (flaw := flaw_in(values, schema)):
+        where = ".".join(map(str, flaw.absolute_path)) or "inputs"
+        raise UsageError(f"{template.name}: {where}: {flaw.message}", remedy="correct the input")
     return values
 
 
@@ -312,6 +309,8 @@ def _check_template(template: str, path: Path, first_line: int) -> None:
     except _TemplateError as error:
         line = first_line + template[: error.position].count("\n")
         raise FileInvalid([Problem(Place(path, line), "", str(error))]) from None
+    except RecursionError:
+        raise FileInvalid([Problem(Place(path, first_line), "", "nested too deeply")]) from None
 
 
 class _Anything(dict[str, Any]):

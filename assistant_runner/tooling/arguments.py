@@ -86,7 +86,10 @@ def fit_arguments(arguments: Mapping[str, Any], tool: Tool) -> dict[str, Any] | 
     schema = tool.parameters
     properties: Mapping[str, Any] = schema.get("properties", {})
     closed = schema.get("additionalProperties") is False
-    fitted = _fit_object(arguments, schema, schema)
+    try:
+        fitted = _fit_object(arguments, schema, schema)
+    except RecursionError:
+        return Rejection(f"the schema of {tool.name} refers to itself without end")
     missing = [name for name in schema.get("required", ()) if name not in fitted]
     if missing:
         extra = [name for name in arguments if name not in properties]

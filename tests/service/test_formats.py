@@ -52,3 +52,13 @@ def test_an_answer_that_is_nested_too_deeply_is_no_json():
 
     assert flaw is not None
     assert flaw.startswith("it is not JSON")
+
+
+def test_a_pattern_made_to_keep_the_server_busy_is_judged_at_once():
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}}
+    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+
+    flaw = answer_flaw(wanted, f'{{"a": "{"a" * 100}!"}}')
+
+    assert flaw is not None
+    assert "does not match" in flaw

@@ -111,3 +111,28 @@ def test_a_path_is_a_prompt_too():
     assert load_prompt(str(Path(REFERENCE) / "weatherPrompt.prompt"), {"location": "Oslo"}).text.endswith(
         "Oslo?"
     )
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        pytest.param("{a: {$ref: 'http://127.0.0.1:9/schema'}}", "leads nowhere", id="another's-schema"),
+        pytest.param("{a: {type: 7}}", "7 is not valid", id="no-type"),
+        pytest.param("{a: {pattern: '('}}", "not a 'regex'", id="no-pattern"),
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_named_with_its_line_and_nothing_is_fetched(tmp_path, schema, words):
+    path = tmp_path / "p.prompt"
+    path.write_text(f"---\ninput:\n  schema: {{type: object, properties: {schema}}}\n---\n{{{{a}}}}\n")
+
+    with pytest.raises(FileInvalid, match=f"p.prompt:3.*{words}"):
+        read_prompt(path)
+
+
+def test_a_template_made_to_keep_us_busy_is_read_at_once(tmp_path):
+    (tmp_path / "blanks.prompt").write_text("{{" + " " * 20_000)
+    (tmp_path / "blocks.prompt").write_text("{{#if a}}" * 3_000)
+
+    assert read_prompt(tmp_path / "blanks.prompt").inputs == ()
+    with pytest.raises(FileInvalid, match="nested too deeply"):
+        read_prompt(tmp_path / "blocks.prompt")
