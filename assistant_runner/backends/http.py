@@ -370,8 +370,7 @@ class HttpBackend:
         repeatable: bool = True,
     ) -> Response:
         """A 2xx answer, after as many attempts as are safe; an error of the tree otherwise."""
-        keyed = self._create_keys and not repeatable and form is None  # no service remembers an upload
-        key = uuid.uuid4().hex if keyed else None
+        key = uuid.uuid4().hex if self._create_keys and not repeatable else None
         request = self._build(method, path, query=query, document=document, form=form, key=key)
         return await self._attempts(request, repeatable=repeatable, stream=False)
 

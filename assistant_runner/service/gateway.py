@@ -12,7 +12,6 @@ import re
 import secrets
 import sqlite3
 import time
-from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Router
@@ -22,15 +21,13 @@ from assistant_runner.service.core import Core
 from assistant_runner.service.failures import ApiError
 from assistant_runner.service.store.base import Conflict
 from assistant_runner.service.web import (
-    Answer,
     Call,
     CutShort,
     Handler,
-    Stream,
+    Result,
     TooLarge,
     TooSlow,
     read_body,
-    rejoined,
     send_body,
 )
 from assistant_runner.wire.jsons import answer_bytes
@@ -66,43 +63,26 @@ class Endpoint:
         body = b"" if self._streamed else await read_body(receive, self._core.settings.body_limit)
         if not self._core.ready:
             raise _stopping()
-        call = Call(self._core, scope, receive, body)
         key = _header(scope, b"idempotency-key") if self._creates else None
-        if key is None:
+        call = Call(self._core, scope, receive, body, key=key)
+        if key is None or self._streamed:  # who reads the body itself looks at the key after it
             result = await self._handler(call)
         else:
-            result = await self._once(call, key)
+            result = await self._once(call)
         await result.send(call, send)
 
-    async def _once(self, call: Call, key: str) -> Any:
-        """The answer that this Idempotency-Key stands for; the request is served only the first time.
+    async def _once(self, call: Call) -> Result:
+        """The answer that the call's Idempotency-Key stands for; it is served only the first time.
 
         Handlers do not wait between their checks and their writes, so two requests with one key
         cannot both be served.
         """
-        store = self._core.store
-        name = hashlib.sha256(f"{call.scope['path']}\n{key}".encode("utf-8", "replace")).hexdigest()
         digest = hashlib.sha256(call.body).hexdigest()
-        with store.transaction():
-            known = store.recall(call.world, name)
-        if known is not None:
-            if known["digest"] != digest:
-                raise ApiError(
-                    400,
-                    "This Idempotency-Key was used with another request body.",
-                    code="invalid_value",
-                    param="Idempotency-Key",
-                )
-            if "run" in known:
-                return rejoined(self._core, known["thread"], known["run"])
-            return Answer(known["answer"], headers={"idempotent-replayed": "true"})
+        earlier = call.recall(digest)
+        if earlier is not None:
+            return earlier
         result = await self._handler(call)
-        if isinstance(result, Answer):
-            value = {"digest": digest, "answer": result.document}
-            store.remember(call.world, name, value, self._core.clock())
-        elif isinstance(result, Stream):
-            value = {"digest": digest, "thread": result.thread_id, "run": result.run_id}
-            store.remember(call.world, name, value, self._core.clock())
+        call.remember(digest, result)
         return result
 
 

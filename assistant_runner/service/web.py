@@ -5,6 +5,7 @@ Bodies are read whole before it runs, so that nothing inside it waits between a 
 """
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -123,16 +124,60 @@ Handler = Callable[["Call"], Awaitable[Result]]
 
 
 class Call:
-    """One request: who asks, for what. `world` is what the caller's key can see."""
+    """One request: who asks, for what. `world` is what the caller's key can see.
 
-    def __init__(self, core: Core, scope: Scope, receive: Receive, body: bytes) -> None:
+    `key`: its Idempotency-Key, where one is honoured.
+    """
+
+    def __init__(
+        self, core: Core, scope: Scope, receive: Receive, body: bytes, *, key: str | None = None
+    ) -> None:
         self.core = core
+        self.key = key
         self.scope = scope
         self.receive = receive
         self.body = body
         self.world: str = scope["state"]["world"]
         self.path: Mapping[str, str] = scope["path_params"]
         self._query: dict[str, list[str]] | None = None
+
+    # ---- what its Idempotency-Key stands for
+
+    def recall(self, digest: str) -> Result | None:
+        """The first answer to a request with this key; None for a new one or where there is no key.
+
+        `digest` stands for what the request says; ApiError 400 if it said something else before.
+        """
+        if self.key is None:
+            return None
+        with self.core.store.transaction():
+            known = self.core.store.recall(self.world, self._key_name)
+        if known is None:
+            return None
+        if known["digest"] != digest:
+            raise bad_request(
+                "This Idempotency-Key was used with another request body.",
+                code="invalid_value",
+                param="Idempotency-Key",
+            )
+        if "run" in known:
+            return rejoined(self.core, known["thread"], known["run"])
+        return Answer(known["answer"], headers={"idempotent-replayed": "true"})
+
+    def remember(self, digest: str, result: Result) -> None:
+        """Keeps what this request was answered with, if it has a key."""
+        if self.key is None or isinstance(result, Bytes):
+            return
+        value: Document = {"digest": digest}
+        if isinstance(result, Stream):
+            value |= {"thread": result.thread_id, "run": result.run_id}
+        else:
+            value["answer"] = result.document
+        self.core.store.remember(self.world, self._key_name, value, self.core.clock())
+
+    @property
+    def _key_name(self) -> str:
+        return hashlib.sha256(f"{self.scope['path']}\n{self.key}".encode("utf-8", "replace")).hexdigest()
 
     # ---- what was sent
 

@@ -252,16 +252,25 @@ async def test_case_016_a_create_in_doubt_is_not_repeated_blindly(failure):
     assert len(server.requests) == 1
 
 
-async def test_case_016_an_upload_in_doubt_is_not_repeated_even_where_keys_are_served_once():
+async def test_case_016_an_upload_in_doubt_is_repeated_with_its_key_where_keys_are_served_once():
     known = httpx.Response(200, headers={"x-idempotency-key": "supported"}, json=bodies.run())
-    server = Server(known, httpx.RemoteProtocolError("closed"), bodies.run())
+    file = {
+        "id": "file-1",
+        "object": "file",
+        "bytes": 1,
+        "created_at": 1,
+        "filename": "a.txt",
+        "status": "processed",
+    }
+    server = Server(known, httpx.RemoteProtocolError("closed"), {**file, "purpose": "assistants"})
     backend = server.backend()
     await backend.create_run("thread_1", RunCreate(assistant_id="asst_1"))
 
-    with pytest.raises(OutcomeUnknown):
-        await backend.upload_file(filename="a.txt", content=b"a")
+    uploaded = await backend.upload_file(filename="a.txt", content=b"a")
 
-    assert len(server.requests) == 2
+    assert uploaded.id == "file-1"
+    first, second = server.requests[1:]
+    assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
 
 
 async def test_case_016_a_create_that_provably_did_not_arrive_is_repeated():

@@ -54,6 +54,22 @@ async def test_an_upload_comes_back_byte_for_byte():
         assert back.content == content
 
 
+async def test_an_upload_repeated_with_its_idempotency_key_is_kept_once(data_folder: Path):
+    async with running(data_folder=data_folder) as server:
+
+        async def upload(content: bytes) -> Any:
+            files, data = {"file": ("a.txt", content)}, {"purpose": "assistants"}
+            return await server.http.post("/files", files=files, data=data, headers={"Idempotency-Key": "a"})
+
+        answers = await asyncio.gather(*(upload(TEXT) for _ in range(3)))
+        other = await upload(b"something else")
+
+        assert len({answer.json()["id"] for answer in answers}) == 1
+        assert check_error(other, 400)["param"] == "Idempotency-Key"
+        assert len((await server.get("/files")).json()["data"]) == 1
+        assert len(kept(data_folder / "files")) == 1
+
+
 @pytest.mark.parametrize("order", [("purpose", "file"), ("file", "purpose")], ids=["SDK", "other"])
 async def test_the_parts_of_an_upload_may_come_in_any_order(order: tuple[str, str]):
     parts = {

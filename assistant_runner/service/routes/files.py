@@ -1,8 +1,9 @@
 """Files (reference, sections 2, 4.12). Bytes go to the data folder, the object to the store."""
 
 import asyncio
+import hashlib
+import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from assistant_runner.service.core import Core
 from assistant_runner.service.failures import ApiError, bad_request, not_found
 from assistant_runner.service.ids import new_id
 from assistant_runner.service.store.base import Document, Row
-from assistant_runner.service.web import Answer, Bytes, Call, limited
+from assistant_runner.service.web import Answer, Bytes, Call, Result, limited
 from assistant_runner.wire.checks import Flaw, integer, one_of
 
 KIND = "file"
@@ -24,8 +25,11 @@ PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
 _DAYS_30_S = 2_592_000
 
 
-async def create(call: Call) -> Answer:
-    """Takes a multipart upload in pieces; `purpose` and `file` in any order."""
+async def create(call: Call) -> Result:
+    """Takes a multipart upload in pieces; `purpose` and `file` in any order.
+
+    An Idempotency-Key stands for name, purpose, expiry and content, whatever the multipart boundary.
+    """
     core = call.core
     content_type = next((v for k, v in call.scope["headers"] if k == b"content-type"), b"").decode("latin-1")
     if not content_type.lower().startswith("multipart/form-data"):
@@ -48,12 +52,23 @@ async def create(call: Call) -> Answer:
             raise bad_request(f"Unknown parameter: '{name}'.", code="unknown_parameter", param=name)
         expires_s = _expiry(form)
         identifier = new_id(KIND)
-        size = await asyncio.to_thread(_keep, upload.file, core.shelf.place(identifier))
+        place = core.shelf.place(identifier)
+        size, content_digest = await asyncio.to_thread(_keep, upload.file, place)
     except MultiPartException as error:
         raise bad_request(f"The multipart body cannot be read: {error.message}") from None
     finally:
         parser.close()
     now = core.now()
+    said = [_plain_name(upload.filename), purpose, expires_s, content_digest]
+    digest = hashlib.sha256(json.dumps(said).encode()).hexdigest()
+    try:
+        earlier = call.recall(digest)  # from here on nothing waits: of two uploads with one key one is kept
+    except ApiError:
+        place.unlink()
+        raise
+    if earlier is not None:
+        place.unlink()
+        return earlier
     document = {
         "id": identifier,
         "object": "file",
@@ -66,7 +81,9 @@ async def create(call: Call) -> Answer:
         "status_details": None,
     }
     core.store.insert(KIND, call.world, identifier, document, tag=purpose)
-    return Answer(document)
+    answer = Answer(document)
+    call.remember(digest, answer)
+    return answer
 
 
 class _Parts(MultiPartParser):
@@ -89,15 +106,18 @@ def _plain_name(filename: str | None) -> str:
     return name if name.strip(". ") else "file"
 
 
-def _keep(source: Any, target: Path) -> int:
-    """Copies an upload to its place, whole or not at all; the number of bytes."""
+def _keep(source: Any, target: Path) -> tuple[int, str]:
+    """Copies an upload to its place, whole or not at all; the number of bytes and their SHA-256."""
     source.seek(0)
     beside = target.with_suffix(".part")
+    digest = hashlib.sha256()
     with beside.open("wb") as file:
-        shutil.copyfileobj(source, file, 1 << 20)
+        while piece := source.read(1 << 20):
+            digest.update(piece)
+            file.write(piece)
         size = file.tell()
     os.replace(beside, target)
-    return size
+    return size, digest.hexdigest()
 
 
 def _missing(name: str) -> ApiError:

@@ -64,6 +64,7 @@ TABLE: tuple[tuple[str, str, Handler], ...] = (
 _CREATES = frozenset(
     {
         assistants.create,
+        files.create,
         threads.create,
         threads.create_message,
         runs.create,
