@@ -14,16 +14,19 @@ import httpx
 from assistant_runner.errors import ConfigurationError
 from assistant_runner.tooling.contract import HttpReply, Tool, ToolContext, ToolFailure
 from assistant_runner.tooling.dynamic import read_parameters
-from assistant_runner.tooling.encoding import to_text
 from assistant_runner.tooling.entries import HttpEntry, entry_tool
 from assistant_runner.tooling.masking import Masker
+from assistant_runner.tooling.parameter_styles import Pairs, Style, word
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 WITH_BODY = ("POST", "PUT", "PATCH")
 
 
-def http_tool(entry: HttpEntry) -> Tool:
-    """The tool; ConfigurationError names a placeholder that no parameter fills, or a variable host."""
+def http_tool(entry: HttpEntry, *, styles: Mapping[str, Style] | None = None) -> Tool:
+    """The tool; ConfigurationError names a placeholder that no parameter fills, or a variable host.
+
+    `styles`: by parameter, how lists and objects are written where a document says so.
+    """
     parameters, _ = read_parameters(entry.parameters, entry.name)
     known = set(parameters.get("properties", {}))
     used = _names([entry.url, entry.query, entry.headers, entry.body])
@@ -51,7 +54,7 @@ def http_tool(entry: HttpEntry) -> Tool:
         )
 
     async def call(context: ToolContext, /, **arguments: Any) -> HttpReply:
-        return await send(entry, arguments, context, rest=rest)
+        return await send(entry, arguments, context, rest=rest, styles=styles or {})
 
     return entry_tool(
         entry,
@@ -63,16 +66,24 @@ def http_tool(entry: HttpEntry) -> Tool:
 
 
 async def send(
-    entry: HttpEntry, arguments: Mapping[str, Any], context: ToolContext, *, rest: set[str]
+    entry: HttpEntry,
+    arguments: Mapping[str, Any],
+    context: ToolContext,
+    *,
+    rest: set[str],
+    styles: Mapping[str, Style],
 ) -> HttpReply:
     """The whole reply of the request with the arguments filled in."""
     values = _without_nulls(arguments)
+    values.update({name: style.written(values[name]) for name, style in styles.items() if name in values})
     url = _address(entry, values)
-    query = {
-        name: _fill(value, values) for name, value in entry.query.items() if _names(value) <= set(values)
-    }
+    query: dict[str, str | list[str]] = {}
+    for name, value in entry.query.items():
+        if _names(value) <= set(values):
+            filled = _fill(value, values)
+            query.update(filled if isinstance(filled, Pairs) else {name: _words(filled)})
     headers = {
-        name: str(_fill(value, values))
+        name: word(_fill(value, values))
         for name, value in entry.headers.items()
         if _names(value) <= set(values)
     }
@@ -85,10 +96,10 @@ async def send(
     try:
         response = await context.http.request(
             entry.method,
-            httpx.URL(url).copy_merge_params({name: _words(value) for name, value in query.items()}),
+            httpx.URL(url).copy_merge_params(query),
             headers=headers,
             json=body if body is not None and entry.body_format == "json" else None,
-            data=body if body is not None and entry.body_format == "form" else None,
+            data=_form(entry, body) if body is not None and entry.body_format == "form" else None,
         )
     except httpx.TimeoutException:
         raise ToolFailure(f"{entry.name}: no answer in time", transient=True) from None
@@ -107,10 +118,10 @@ async def send(
 def _address(entry: HttpEntry, values: Mapping[str, Any]) -> str:
     """The address with the arguments in it; ToolFailure where one would lead to another path."""
     for segment in entry.url.partition("?")[0].split("/"):
-        filled = PLACEHOLDER.sub(lambda found: _word(values.get(found[1], "")), segment)
+        filled = PLACEHOLDER.sub(lambda found: word(values.get(found[1], "")), segment)
         if (names := PLACEHOLDER.findall(segment)) and filled in ("", ".", ".."):
             raise ToolFailure(f"{entry.name}: {names[0]} is {filled!r}, which cannot stand in a path")
-    return PLACEHOLDER.sub(lambda found: quote(_word(values.get(found[1], "")), safe=""), entry.url)
+    return PLACEHOLDER.sub(lambda found: quote(word(values.get(found[1], "")), safe=""), entry.url)
 
 
 def _body(entry: HttpEntry, values: Mapping[str, Any], rest: set[str]) -> Any:
@@ -121,13 +132,19 @@ def _body(entry: HttpEntry, values: Mapping[str, Any], rest: set[str]) -> Any:
     return None
 
 
+def _form(entry: HttpEntry, body: Any) -> dict[str, str | list[str]]:
+    if not isinstance(body, Mapping):
+        raise ToolFailure(f"{entry.name}: a form needs an object with its fields, not {word(body)[:80]!r}")
+    return {name: _words(value) for name, value in body.items()}
+
+
 def _fill(template: Any, values: Mapping[str, Any]) -> Any:
     """The template with values; a text that is one placeholder becomes the value itself."""
     if isinstance(template, str):
         whole = PLACEHOLDER.fullmatch(template)
         if whole:
             return values.get(whole[1])
-        return PLACEHOLDER.sub(lambda found: _word(values.get(found[1], "")), template)
+        return PLACEHOLDER.sub(lambda found: word(values.get(found[1], "")), template)
     if isinstance(template, Mapping):
         filled = {name: _fill(entry, values) for name, entry in template.items()}
         return {name: value for name, value in filled.items() if value is not None or template[name] is None}
@@ -158,13 +175,7 @@ def _names(template: Any) -> set[str]:
 
 def _words(value: Any) -> str | list[str]:
     """A list for the query as one value after another, anything else as one."""
-    return [_word(entry) for entry in value] if isinstance(value, list) else _word(value)
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return to_text(value)
+    return [word(entry) for entry in value] if isinstance(value, list) else word(value)
 
 
 def _entity(response: httpx.Response) -> Any:

@@ -3,10 +3,11 @@
 Parameters of path, query and header and a JSON or form body become the tool's parameters, with the
 references inlined; names that a schema for a model cannot have are spelled with underscores. An
 operation's `operationId` is its name, its summary and description are what the model reads. Operations
-that want a body of another kind are left out.
+that want what cannot be sent (another kind of body, a cookie) are left out, and that is said.
 """
 
 import json
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,7 +17,10 @@ from assistant_runner.errors import ConfigurationError
 from assistant_runner.tooling.contract import Tool
 from assistant_runner.tooling.entries import HttpEntry, OpenApiEntry
 from assistant_runner.tooling.http_tool import http_tool
+from assistant_runner.tooling.parameter_styles import BY_PLACE, Style, style_of
 from assistant_runner.tooling.strict import nullable, tighten
+
+log = logging.getLogger(__name__)
 
 METHODS = ("get", "head", "post", "put", "patch", "delete")
 BODY = "body"
@@ -57,17 +61,34 @@ def _chosen(entry: OpenApiEntry, document: Mapping[str, Any]) -> list[Tool]:
     server = (entry.server or _server(document, entry.document)).rstrip("/")
     listed = (document.get("components") or {}).get("schemas") or {}
     schemas = {name: _modern(schema) for name, schema in listed.items()}
-    made = []
+    made: list[Tool] = []
+    left_out: list[str] = []
     for name in found if entry.operations is None else entry.operations:
-        _, kind = _body_of(found[name], document)
-        if kind is None or kind == FORM or "json" in kind:
-            made.append(http_tool(_entry(entry, name, found[name], document, server, schemas)))
+        if (lack := _lack(found[name], document)) is None:
+            made.append(_tool(entry, name, found[name], document, server, schemas))
         elif entry.operations is not None:
             raise ConfigurationError(
-                f"{entry.document}: the operation {name} wants a body of {kind}, which tools cannot send",
+                f"{entry.document}: the operation {name} wants {lack}, which tools cannot send",
                 remedy="leave it out of the list operations",
             )
+        else:
+            left_out.append(f"{name} (it wants {lack})")
+    if left_out:
+        log.warning("%s: no tools are made of %s", entry.document, ", ".join(left_out))
     return made
+
+
+def _lack(operation: Mapping[str, Any], document: Mapping[str, Any]) -> str | None:
+    """What the operation wants that we cannot send, if anything."""
+    _, kind = _body_of(operation, document)
+    if kind is not None and kind != FORM and "json" not in kind:
+        return f"a body of {kind}"
+    for parameter in (_resolved(listed, document) for listed in operation["parameters"]):
+        if parameter.get("in") == "cookie" and parameter.get("required"):
+            return f"the cookie {parameter['name']}"
+        if parameter.get("in") in BY_PLACE and style_of(parameter) is None:
+            return f"{parameter['name']} in the style {parameter['style']}"
+    return None
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -103,15 +124,16 @@ def _operations(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, An
                 )
 
 
-def _entry(
+def _tool(
     entry: OpenApiEntry,
     name: str,
     operation: Mapping[str, Any],
     document: Mapping[str, Any],
     server: str,
     schemas: Mapping[str, Any],
-) -> HttpEntry:
+) -> Tool:
     properties: dict[str, Any] = {}
+    styles: dict[str, Style] = {}
     required: list[str] = []
     places: dict[str, dict[str, str]] = {"path": {}, "query": {}, "header": {}}
     for listed in operation["parameters"]:
@@ -128,6 +150,8 @@ def _entry(
             schema["description"] = parameter["description"]
         properties[key] = schema
         places[where][spoken] = key
+        if "content" not in parameter and (style := style_of(parameter)):
+            styles[key] = style
         if parameter.get("required") or where == "path":
             required.append(key)
     body, kind = _body_of(operation, document)
@@ -140,7 +164,7 @@ def _entry(
     for spoken, key in places["path"].items():
         path = path.replace(f"{{{spoken}}}", f"{{{key}}}")
     words = [operation.get("summary"), operation.get("description")]
-    return HttpEntry(
+    request = HttpEntry(
         name=f"{entry.prefix}{name}"[:64],
         description=" ".join(dict.fromkeys(" ".join(word.split()) for word in words if word)) or name,
         parameters=tighten(parameters, schemas),
@@ -155,6 +179,7 @@ def _entry(
         timeout_s=entry.timeout_s,
         fetches=entry.fetches,
     )
+    return http_tool(request, styles=styles)
 
 
 def _body_of(

@@ -106,6 +106,17 @@ class TestHttp:
 
         assert json.loads(outcome.content["data"]["body"]) == {"days": 3}
 
+    async def test_a_form_and_headers_hold_values_as_json_spells_them(self):
+        parameters = {"city": "string", "exact": "boolean", "near": {"type": "object"}}
+        fields = {"method": "POST", "body_format": "form", "headers": {"authorization": "{exact}"}}
+        async with serve(answer_json) as server:
+            body = {"exact": "{exact}", "near": "{near}"}
+            tool = http(server, "/{city}", parameters=parameters, body=body, **fields)
+            outcome = await run(tool, city="a", exact=True, near={"km": 3})
+
+        assert outcome.content["data"]["body"] == "exact=true&near=%7B%22km%22%3A3%7D"
+        assert outcome.content["data"]["auth"] == "true"
+
     async def test_a_secret_header_comes_from_the_environment_and_is_never_shown(self):
         secret = {"authorization": {"env": "MY_TOKEN", "prefix": "Bearer "}}
         async with serve(answer_json) as server:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote_plus
 
 import pytest
 
@@ -151,6 +152,68 @@ def test_an_operation_that_wants_another_kind_of_body_cannot_be_chosen(tmp_path:
 
     with pytest.raises(ConfigurationError, match="upload wants a body of multipart/form-data"):
         build_tools(OpenApiEntry(document="pets.yaml", operations=["upload"]), folder=tmp_path)
+
+
+STYLES = """
+openapi: 3.0.3
+servers: [{url: SERVER}]
+paths:
+  /rooms/{ids}:
+    get:
+      operationId: find
+      parameters:
+        - {name: ids, in: path, required: true, schema: {type: array, items: {type: integer}}}
+        - {name: open, in: query, schema: {type: array, items: {type: boolean}}}
+        - {name: sizes, in: query, explode: false, schema: {type: array, items: {type: string}}}
+        - {name: floors, in: query, style: pipeDelimited, explode: false, schema: {type: array, items: {}}}
+        - {name: where, in: query, style: deepObject, schema: {$ref: "#/components/schemas/Where"}}
+        - {name: when, in: query, schema: {$ref: "#/components/schemas/Where"}}
+        - {name: raw, in: query, content: {application/json: {schema: {$ref: "#/components/schemas/Where"}}}}
+        - {name: x-language, in: header, schema: {type: array, items: {type: string}}}
+  /upload:
+    post: {operationId: upload, requestBody: {content: {multipart/form-data: {schema: {type: object}}}}}
+  /seats{seat}:
+    get:
+      operationId: seat
+      parameters: [{name: seat, in: path, required: true, style: matrix, schema: {type: string}}]
+  /me:
+    get: {operationId: me, parameters: [{name: sid, in: cookie, required: true, schema: {type: string}}]}
+components:
+  schemas:
+    Where: {type: object, properties: {town: {type: string}}, required: [town]}
+"""
+
+
+async def test_lists_and_objects_are_written_in_the_documents_styles(tmp_path: Path):
+    arguments: dict[str, Any] = {
+        "ids": [1, 2],
+        "open": [True, False],
+        "sizes": ["s", "m"],
+        "floors": ["1", "2"],
+    }
+    arguments |= {"where": {"town": "Oslo"}, "when": {"town": "Rome"}, "raw": {"town": "Bonn"}}
+    async with serve(answer) as server, guarded_client(allow_hosts=["127.0.0.1"]) as http:
+        (tmp_path / "rooms.yaml").write_text(STYLES.replace("SERVER", server.url))
+        [find] = build_tools(OpenApiEntry(document="rooms.yaml", operations=["find"]), folder=tmp_path)
+        context = make_context(http=http)
+        outcome = await ToolGate().call(find, arguments | {"x_language": ["de", "en"]}, context)
+
+    assert unquote_plus(outcome.content["path"]) == (
+        '/rooms/1,2?open=true&open=false&sizes=s,m&floors=1|2&where[town]=Oslo&town=Rome&raw={"town":"Bonn"}'
+    )
+    assert outcome.content["language"] == "de,en"
+
+
+def test_operations_that_no_tool_can_send_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    (tmp_path / "rooms.yaml").write_text(STYLES.replace("SERVER", "https://rooms.test"))
+
+    found = build_tools(OpenApiEntry(document="rooms.yaml"), folder=tmp_path)
+
+    assert [tool.name for tool in found] == ["find"]
+    assert caplog.messages == [
+        "rooms.yaml: no tools are made of upload (it wants a body of multipart/form-data), "
+        "seat (it wants seat in the style matrix), me (it wants the cookie sid)"
+    ]
 
 
 def test_operations_can_be_chosen_and_prefixed(tmp_path: Path):
