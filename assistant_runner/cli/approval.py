@@ -9,6 +9,8 @@ import json
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
+from assistant_runner.errors import printable
+
 if TYPE_CHECKING:
     from assistant_runner.tooling.gate import ApprovalQuestion, Approve, Decision
 
@@ -27,7 +29,7 @@ class Terminal:
     async def ask(self, text: str) -> str:
         """The line that was typed, trimmed and in lower case; "" at the end of input."""
         async with self._turn:
-            self._writer.write(text)
+            self._writer.write(printable(text))
             self._writer.flush()
             await self._typed()
             return self._reader.readline().strip().lower()

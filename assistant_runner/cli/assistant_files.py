@@ -10,6 +10,7 @@ import click
 from assistant_runner.cli.assistant_options import open_backend_of, print_json, settings_of, tools_folder
 from assistant_runner.cli.groups import Command, argument
 from assistant_runner.cli.options import PATH, backend_option, data_option, json_option
+from assistant_runner.errors import printable
 
 
 @click.command("import", cls=Command)
@@ -55,11 +56,11 @@ def import_command(
         print_json({**report, "output": str(output), "status": status})
         return
     for one in report["assistants"]:
-        click.echo(f"{status}\t{one['source']}\t{one['name']}", err=True)
+        click.echo(printable(f"{status}\t{one['source']}\t{one['name']}"), err=True)
         for word in one["not_carried_over"]:
-            click.echo(f"  not carried over: {word}", err=True)
+            click.echo(printable(f"  not carried over: {word}"), err=True)
     for word in report["not_assistants"]:
-        click.echo(f"no assistant: {word}", err=True)
+        click.echo(printable(f"no assistant: {word}"), err=True)
 
 
 def _rescue(source: Path, *, keep_ids: bool) -> tuple[str, dict[str, Any]]:

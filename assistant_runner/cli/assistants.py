@@ -25,6 +25,7 @@ from assistant_runner.cli.assistant_options import (
 )
 from assistant_runner.cli.groups import Group, argument
 from assistant_runner.cli.options import backend_option, data_option, json_option, shared
+from assistant_runner.errors import printable
 
 if TYPE_CHECKING:
     from assistant_runner.setup.planned import Plan
@@ -136,11 +137,11 @@ def drift(
 
 def _show_drift(one: Any) -> None:
     if not one.is_drift:
-        click.echo(f"  {one.name} ({one.assistant_id}): as applied")
+        click.echo(printable(f"  {one.name} ({one.assistant_id}): as applied"))
         return
-    click.secho(f"! {one.name}: {one.what}", fg="yellow")
+    click.secho(printable(f"! {one.name}: {one.what}"), fg="yellow")
     for field, before in one.fields.items():
-        click.echo(f"    {field}: {json.dumps(before, ensure_ascii=False)[:300]}")
+        click.echo(printable(f"    {field}: {json.dumps(before, ensure_ascii=False)[:300]}"))
 
 
 @app.command("list")
@@ -168,9 +169,8 @@ def list_command(
         return
     for one in found:
         ours = (one.metadata or {}).get(IDENTITY_KEY)
-        click.echo(
-            f"{one.id}\t{one.name or '-'}\t{one.model}\t{'from a file' if ours is not None else ''}".rstrip()
-        )
+        words = f"{one.id}\t{one.name or '-'}\t{one.model}\t{'from a file' if ours is not None else ''}"
+        click.echo(printable(words.rstrip()))
     if not found:
         click.echo("no assistants", err=True)
 

@@ -4,6 +4,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+from assistant_runner.errors import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -103,7 +105,7 @@ class PlainTalk(_Closing):
         self._told_at = time.monotonic()
 
     def say(self, message: str) -> None:
-        print(f"batch: {message}", file=sys.stderr)
+        print(printable(f"batch: {message}"), file=sys.stderr)
 
     def tell(self, progress: dict[str, Any]) -> None:
         if self._quiet:
@@ -130,7 +132,7 @@ class LiveTalk(_Closing):
     def say(self, message: str) -> None:
         from rich.text import Text
 
-        self._console.print(Text(f"batch: {message}", style="yellow"))
+        self._console.print(Text(printable(f"batch: {message}"), style="yellow"))
 
     def tell(self, progress: dict[str, Any]) -> None:
         from rich.progress_bar import ProgressBar

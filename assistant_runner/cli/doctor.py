@@ -9,6 +9,7 @@ import click
 from assistant_runner.cli.edge import run_async
 from assistant_runner.cli.groups import Command
 from assistant_runner.cli.options import json_option
+from assistant_runner.errors import printable
 
 MARKS = {"ok": "ok", "note": "--", "warning": "!!", "fault": "XX"}
 
@@ -32,7 +33,7 @@ def doctor(
         click.echo(json.dumps(diagnosis.document(), ensure_ascii=False, indent=2))
     else:
         for finding in diagnosis.findings:
-            click.echo(f"{MARKS[finding.state]}  {finding.check}: {finding.found}")
+            click.echo(printable(f"{MARKS[finding.state]}  {finding.check}: {finding.found}"))
             if finding.remedy:
-                click.echo(f"      {finding.remedy}")
+                click.echo(printable(f"      {finding.remedy}"))
     return diagnosis.exit_status

@@ -11,6 +11,7 @@ import click
 from assistant_runner.cli.edge import run_async
 from assistant_runner.cli.groups import Group, argument
 from assistant_runner.cli.options import json_option, option, shared
+from assistant_runner.errors import printable
 
 if TYPE_CHECKING:
     from assistant_runner.settings import LoadedSettings
@@ -60,7 +61,8 @@ def app(
     for row in rows:
         leaves = f"  leaves {row['shutdown_date']}" if row.get("shutdown_date") else ""
         mark = "*" if row["chosen"] else " "
-        click.echo(f"{mark} {row['id']:<{width}}  {MARKS[row['supports']['tools']]:<8}  {row['at']}{leaves}")
+        tools = MARKS[row["supports"]["tools"]]
+        click.echo(printable(f"{mark} {row['id']:<{width}}  {tools:<8}  {row['at']}{leaves}"))
 
 
 @app.command()
@@ -79,7 +81,7 @@ def show(
         return
     for key, value in row.items():
         shown = MARKS[value["tools"]] if key == "supports" else value
-        click.echo(f"{key}: {shown}")
+        click.echo(printable(f"{key}: {shown}"))
 
 
 async def _rows(loaded: "LoadedSettings") -> list[dict[str, Any]]:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from assistant_runner.errors import printable
+
 if TYPE_CHECKING:
     from assistant_runner.setup.planned import AssistantPlan, FieldChange, Plan
 
@@ -91,7 +93,7 @@ def _show_change(change: "FieldChange", *, new: bool, verbose: bool) -> None:
         for line in difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1):
             if not line.startswith(("---", "+++", "@@")):
                 colour = "green" if line.startswith("+") else "red" if line.startswith("-") else None
-                click.secho(f"      {line}", fg=colour)
+                click.secho(printable(f"      {line}"), fg=colour)
         return
     if change.name == "tools":
         _show_tools(change, hand)
@@ -109,7 +111,7 @@ def _show_tools(change: "FieldChange", hand: str) -> None:
     after = {_tool_name(tool): tool for tool in change.after or []}
     for name in before:
         if name not in after:
-            click.secho(f"      - {name}", fg="red")
+            click.secho(printable(f"      - {name}"), fg="red")
     for name, tool in after.items():
         if name not in before:
             click.secho(f"      + {name}", fg="green")
@@ -123,7 +125,7 @@ def _tool_name(tool: dict[str, Any]) -> str:
 
 def _short(value: Any, verbose: bool) -> str:
     if isinstance(value, list) and value and isinstance(value[0], dict):
-        return ", ".join(_tool_name(tool) for tool in value)
+        return printable(", ".join(_tool_name(tool) for tool in value))
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = text if verbose else " ".join(text.split())
-    return text if verbose or len(text) <= _SHORT else text[: _SHORT - 1] + "…"
+    return printable(text if verbose or len(text) <= _SHORT else text[: _SHORT - 1] + "…")

@@ -10,6 +10,7 @@ import click
 
 from assistant_runner.cli.groups import Group, argument
 from assistant_runner.cli.options import PATH, backend_option, data_option
+from assistant_runner.errors import printable
 
 if TYPE_CHECKING:
     from assistant_runner.settings import LoadedSettings
@@ -86,9 +87,9 @@ def _show(reports: Any, strangers: list[str], as_json: bool) -> None:
                 "  the backend shows other texts, or another order, than were sent", fg="red", err=True
             )
         for word in one.lost:
-            click.echo(f"  not carried over: {word}", err=True)
+            click.echo(printable(f"  not carried over: {word}"), err=True)
     for word in strangers:
-        click.echo(f"not imported: {word}", err=True)
+        click.echo(printable(f"not imported: {word}"), err=True)
     click.echo(f"{totals['threads']} threads, {totals['messages_written']} messages written", err=True)
 
 

@@ -12,6 +12,7 @@ import click
 from assistant_runner.cli.edge import run_async
 from assistant_runner.cli.groups import Group, Number, argument
 from assistant_runner.cli.options import PATH, json_option
+from assistant_runner.errors import printable
 
 if TYPE_CHECKING:
     from assistant_runner.settings import LoadedSettings
@@ -39,7 +40,7 @@ def list_tools(folder: Path | None, as_json: bool) -> None:
         rows = [(tool.name, tool.kind, tool.effects, tool.description) for tool in catalogue.tools.values()]
         _table(("NAME", "KIND", "EFFECTS", "DESCRIPTION"), rows)
     for problem in catalogue.problems:
-        click.echo(f"not loaded: {problem}", err=True)
+        click.echo(printable(f"not loaded: {problem}"), err=True)
 
 
 @app.command()
@@ -56,7 +57,7 @@ def show(name: str, folder: Path | None, as_json: bool) -> None:
     for key, value in document.items():
         if value not in ("", None):
             text = json.dumps(value, ensure_ascii=False, indent=2) if isinstance(value, dict) else str(value)
-            click.echo(f"{key}: {text}")
+            click.echo(printable(f"{key}: {text}"))
 
 
 @app.command()
@@ -90,7 +91,7 @@ def lint(
         _print([{"tool": one.tool, "level": one.level, "message": one.message} for one in findings])
     else:
         for one in findings:
-            click.echo(f"{one.tool}: {one.level}: {one.message}")
+            click.echo(printable(f"{one.tool}: {one.level}: {one.message}"))
     errors = sum(one.level == "error" for one in findings)
     click.echo(f"{len(findings)} findings, {errors} of them errors", err=True)
     return ConfigurationError.exit_status if errors else 0
@@ -137,7 +138,7 @@ def call(
         click.echo("offline: replies are recordings", err=True)
     outcome = run_async(_call(tool, given, loaded, question))
     for note in outcome.notes:
-        click.echo(f"note: {note}", err=True)
+        click.echo(printable(f"note: {note}"), err=True)
     if raw and (document := _raw_document(tool, given, outcome, loaded.environ)) is not None:
         _print(document)
         return ToolStopped.exit_status if outcome.is_error else 0
@@ -146,7 +147,8 @@ def call(
         return 0
     if outcome.is_error:
         raise ToolStopped(to_text(outcome.content))
-    click.echo(outcome.content if isinstance(outcome.content, str) else _pretty(outcome.content))
+    text = outcome.content if isinstance(outcome.content, str) else _pretty(outcome.content)
+    click.echo(printable(text) if sys.stdout.isatty() else text)
     return 0
 
 
@@ -184,7 +186,7 @@ def convert(
     notes: list[str] = []
     _print(convert(document, to, notes=notes))
     for note in notes:
-        click.echo(f"note: {note}", err=True)
+        click.echo(printable(f"note: {note}"), err=True)
 
 
 def _read_json(name: str) -> Any:
@@ -252,7 +254,7 @@ def _load(names: Sequence[str], folder: Path | None) -> list["Tool"]:
         return list(load_tools(names, folder=_folder(folder), cwd=Path.cwd()).values())
     catalogue = find_tools(folder=_folder(folder))
     for problem in catalogue.problems:
-        click.echo(f"not loaded: {problem}", err=True)
+        click.echo(printable(f"not loaded: {problem}"), err=True)
     return list(catalogue.tools.values())
 
 
@@ -301,7 +303,7 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     widths = [max(len(row[index]) for row in [head, *rows]) for index in range(len(head) - 1)]
     for row in [head, *rows]:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        click.echo("  ".join([*cells, row[-1]]))
+        click.echo(printable("  ".join([*cells, row[-1]])))
 
 
 def _print(document: Any) -> None:

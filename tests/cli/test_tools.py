@@ -20,6 +20,18 @@ def test_list_shows_what_there_is(cli):
         assert name in outcome.stdout
 
 
+def test_words_of_strangers_do_not_move_the_cursor(cli, tmp_path: Path):
+    (tmp_path / "mine").mkdir()
+    text = r"\x1b[2J\x1b]0;owned\x07"
+    (tmp_path / "mine" / "loud.py").write_text(f'def loud() -> str:\n    "Shout {text}"\n    return "a"\n')
+
+    for words in (("list",), ("show", "loud"), ("lint", "loud")):
+        outcome = cli("tools", *words, "--folder", "mine")
+
+        assert not {"\x1b", "\x07"} & set(outcome.stdout + outcome.stderr)
+    assert r"Shout \x1b[2J" in cli("tools", "list", "--folder", "mine").stdout
+
+
 def test_list_says_what_could_not_be_loaded(cli, tmp_path: Path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "broken.py").write_text("raise RuntimeError('boom 17')\n")
