@@ -222,6 +222,10 @@ class RunCancelled(RunError):
     kind = "run_cancelled"
 
 
+class RunGone(RunError):
+    """The backend does not know a run any more that the journal remembers."""
+
+
 class RunTimedOut(RunError):
     """Our own deadline, not the backend's."""
 

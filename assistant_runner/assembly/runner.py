@@ -29,7 +29,7 @@ from assistant_runner.assembly.shelf import (
     with_reader,
 )
 from assistant_runner.backends.base import Backend
-from assistant_runner.errors import ConfigurationError, NotFound, RunTimedOut, UsageError
+from assistant_runner.errors import ConfigurationError, NotFound, RunGone, RunTimedOut, UsageError
 from assistant_runner.run.dispatch import DecideUnknown
 from assistant_runner.run.driver import Driver, Policies
 from assistant_runner.run.endings import ending_of
@@ -332,14 +332,31 @@ class AssembledRunner:
         recording.release()
 
     async def take_up(self, run_id: str, *, listener: Listener | None = None) -> RunResult | None:
-        """As `resume`, by the run's id; None if the journal does not know it."""
+        """As `resume`, by the run's id; None if the journal does not know it.
+
+        None too if the backend does not know it any more and none of its tools may have written: it can
+        be asked anew. RunGone if one may have.
+        """
         if self._journal is None:
             return None
         try:
             run = self._journal.find(run_id)
         except NotFound:
             return None
-        return await self.resume(run, listener=listener)
+        try:
+            return await self.resume(run, listener=listener)
+        except RunGone as error:
+            rounds = self._remember(run).every_round
+            calls = [call for known in rounds for call in known.started.values() if not call.harmless]
+            if not calls:
+                return None
+            names = ", ".join(sorted({call.tool for call in calls}))
+            raise RunGone(
+                f"{error.message}; its tools may have written ({names}), so it is not begun anew",
+                run_id=error.run_id,
+                thread_id=error.thread_id,
+                remedy="look at what they wrote; asking again (--retry-failed in a batch) calls them again",
+            ) from error
 
     def _driver(
         self,

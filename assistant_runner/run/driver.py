@@ -24,8 +24,8 @@ from assistant_runner.errors import (
     LimitReached,
     NotFound,
     RateLimited,
-    RunError,
     RunExpired,
+    RunGone,
     RunTimedOut,
 )
 from assistant_runner.retries import RetryPolicy, hint_in_words
@@ -377,7 +377,7 @@ class _Work:
         try:
             run, _ = await self._backend.retrieve_run(thread_id=memory.thread_id, run_id=memory.run_id)
         except NotFound as error:
-            raise RunError(
+            raise RunGone(
                 f"run {memory.run_id} is not on {self._backend.label} any more: {error.message}",
                 run_id=memory.run_id,
                 thread_id=memory.thread_id,

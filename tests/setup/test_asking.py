@@ -3,6 +3,7 @@
 import pytest
 
 from assistant_runner.assembly import Question, open_runner
+from assistant_runner.errors import RunGone
 from assistant_runner.settings import load_settings
 from assistant_runner.tooling.contract import Tool
 from assistant_runner.tooling.dynamic import dynamic_tool
@@ -91,6 +92,32 @@ async def test_case_041_a_model_reads_on_in_an_output_of_the_users_tool_that_was
     bodies = [one.body for one in server.asked if one.path.endswith("/chat/completions")]
     assert {tool["function"]["name"] for tool in bodies[0]["tools"]} >= {"dump", "read_output"}
     assert "read_output with output_id" in bodies[1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize("effects", ["read", "write"])
+async def test_a_run_that_the_backend_forgot_may_be_asked_anew_unless_its_tools_may_have_written(
+    folder, effects
+):
+    schema = {"text": "string"}
+    note = dynamic_tool("note", "Note it", str, input_schema=schema, effects=effects, approval="never")
+    call = {
+        "index": 0,
+        "id": "call_1",
+        "type": "function",
+        "function": {"name": "note", "arguments": '{"text": "a"}'},
+    }
+    async with fake_openai(chat_calls(call), chat_text("Noted.")) as server:
+        flags = {"engine": "chat", "engine_base_url": server.url, "model": "small-one"}
+        loaded = load_settings(flags, environ={"ASSISTANT_RUNNER_HOME": str(folder / "home")}, cwd=folder)
+        async with open_runner(loaded, tools=[note]) as runner:
+            run = (await runner.ask(Question(prompt="Hi"))).run
+            await runner.backend.delete_thread(run.thread_id)
+
+            if effects == "read":
+                assert await runner.take_up(run.id) is None
+            else:
+                with pytest.raises(RunGone, match=r"may have written \(note\)"):
+                    await runner.take_up(run.id)
 
 
 async def test_a_tool_that_is_replaced_while_the_program_runs_is_offered_from_the_next_run_on(folder):
