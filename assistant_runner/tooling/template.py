@@ -10,7 +10,7 @@ TOOL = '''"""The tool {name}: change what it takes, what it says and what it giv
 
 from typing import Annotated
 
-from assistant_runner.tooling.schema import tool
+from assistant_runner import tool
 
 
 @tool(when_to_use="Use it when the user asks for a greeting.")

@@ -3,8 +3,7 @@
 import json
 from typing import Annotated
 
-from assistant_runner.tooling.dynamic import dynamic_tool
-from assistant_runner.tooling.schema import tool
+from assistant_runner import dynamic_tool, tool
 
 CAPITAL = {"x公司": "x亿人民币", "y公司": "y亿人民币", "z公司": "z亿人民币"}
 
