@@ -90,6 +90,12 @@ class Tally:
     statuses: set[int] = field(default_factory=set)
     began: float = field(default_factory=time.monotonic)
 
+    def keep(self, rows: int, failed: int, unpassed: int) -> None:
+        """Counts rows that earlier invocations finished."""
+        self.kept += rows
+        self.kept_failed += failed
+        self.unpassed += unpassed
+
     @property
     def done(self) -> int:
         return self.kept + self.ok + self.failed + self.paused
@@ -196,6 +202,7 @@ class Batch:
                 broken = True
         self.tally.total = total
         self.tally.gone = self._store.index.unkept() - due
+        self.tally.keep(*self._store.index.kept())
         if mixed and not self._policy.accept_changes:
             raise ConfigurationError(
                 f"{sum(mixed.values())} finished rows were answered with other settings; changed since: "
@@ -321,13 +328,11 @@ class Batch:
     async def _offer(self, sequence: int, row: Row) -> None:
         self.unasked.discard(str(row.id))
         found = self._store.index.get(row.key)
-        if found is not None and ((self._policy.scan and self._source.rereadable) or self._keeps(row, found)):
-            self.tally.kept += 1
-            self.tally.kept_failed += found.status != "ok"
-            self.tally.unpassed += found.passed is False
-            self._store.known(sequence, found)
+        if found is not None and (self._scanned or self._keeps(row, found)):
             if not self._scanned:
+                self.tally.keep(1, found.status != "ok", found.passed is False)
                 self._store.index.drop(row.key)
+            self._store.known(sequence, found)
             return
         if row.problem is not None and self.stop is None:
             self._finish(sequence, row, invalid_row(row), started=False)

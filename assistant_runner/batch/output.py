@@ -156,6 +156,14 @@ class Index:
         [(count,)] = self._db.execute("SELECT COUNT(*) FROM found WHERE kept = 0")
         return int(count)
 
+    def kept(self) -> tuple[int, int, int]:
+        """How many rows are kept; how many of them without an answer, and how many that did not pass."""
+        [counts] = self._db.execute(
+            "SELECT COUNT(*), TOTAL(status != 'ok'), TOTAL(passed = 0) FROM found WHERE kept = 1"
+        )
+        rows, failed, unpassed = map(int, counts)
+        return rows, failed, unpassed
+
     def first_moving(self, place: Place) -> int | None:
         """The ordinal of the first row of a file that does not stay as it is."""
         [(ordinal,)] = self._db.execute(

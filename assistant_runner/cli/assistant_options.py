@@ -33,7 +33,7 @@ class Target:
     """Which files, and where to."""
 
     path: Path = positional(  # noqa: RUF009
-        type=PATH, default=Path("."), help="An assistant file, or a folder of them [this folder]."
+        type=PATH, default=Path("."), help="An assistant file, FILE#NAME, or a folder of them [this folder]."
     )
     profile: str | None = option("--profile", help="An overlay under profiles:.")
     only: tuple[str, ...] = option(
@@ -42,6 +42,21 @@ class Target:
     backend: str | None = option("--backend", help="embedded, or the base URL of an Assistants API.")
     data: str | None = option("--data", help="Folder of the embedded service.")
     model: str | None = option("--model", "-m", help="For files that name no model.")
+
+    @property
+    def file(self) -> Path:
+        """The file or folder alone."""
+        return self._parts[0]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The assistants that are meant; all if none."""
+        return (*self.only, *self._parts[1])
+
+    @property
+    def _parts(self) -> tuple[Path, tuple[str, ...]]:
+        text, _, name = str(self.path).rpartition("#")
+        return (Path(text), (name,)) if text and name and not self.path.exists() else (self.path, ())
 
 
 @dataclass(frozen=True)
@@ -83,8 +98,8 @@ async def open_groups(
     from assistant_runner.setup.planned import PlanOptions
     from assistant_runner.setup.tools import definitions_from, open_spec_tools
 
-    found = load_assistant_file(target.path, environ=os.environ, profile=target.profile)
-    specs = _chosen(found, target.only)
+    found = load_assistant_file(target.file, environ=os.environ, profile=target.profile)
+    specs = _chosen(found, target.names)
     grouped: dict[str, tuple[LoadedSettings, Path, list[AssistantSpec]]] = {}
     async with AsyncExitStack() as stack:
         boxes: dict[str, Toolbox] = {}

@@ -230,7 +230,7 @@ def destroy(
                 recorded = [
                     identity
                     for identity, record in applier.records.assistants.items()
-                    if identity in chosen or (not target.only and record.file in names)
+                    if identity in chosen or (not target.names and record.file in names)
                 ]
                 if not recorded:
                     continue

@@ -377,24 +377,28 @@ class Applier:
             self.lock.save()
         await self._drop_files(identity, {one.key for one in [*plan.search, *plan.interpreter]})
 
-    async def _drop_files(self, identity: str, keep: set[str]) -> None:
+    async def _drop_files(self, identity: str, keep: set[str]) -> list[str]:
+        """Delete the files that nobody needs any more; says what became of them."""
+        done = []
         for key, record in list(self.records.files.items()):
             if identity not in record.users or key in keep:
                 continue
             if record.users == {identity}:
-                await self._quietly(self.backend.delete_file(record.id))
+                there = await self._quietly(self.backend.delete_file(record.id))
+                done.append(f"{_became(there)} file {record.id}")
                 del self.records.files[key]
             else:
                 record.users.discard(identity)
             self.lock.save()
+        return done
 
     async def destroy(self, identity: str) -> list[str]:
         """Delete what was made for one assistant; says what, in words. Adopted ones are only forgotten."""
         done = []
         record = self.records.assistants.get(identity)
         if record and record.made:
-            await self._quietly(self.backend.delete_assistant(record.id))
-            done.append(f"deleted assistant {record.id}")
+            there = await self._quietly(self.backend.delete_assistant(record.id))
+            done.append(f"{_became(there)} assistant {record.id}")
         elif record:
             done.append(f"left assistant {record.id}: it was there before us")
         if record:
@@ -402,21 +406,23 @@ class Applier:
             self.lock.save()
         store = self.records.stores.get(identity)
         if store:
-            await self._quietly(self.backend.delete_vector_store(store.id))
+            there = await self._quietly(self.backend.delete_vector_store(store.id))
             del self.records.stores[identity]
             self.lock.save()
-            done.append(f"deleted vector store {store.id}")
-        before = {key: one.id for key, one in self.records.files.items()}
-        await self._drop_files(identity, set())
-        gone = [file_id for key, file_id in before.items() if key not in self.records.files]
-        return done + [f"deleted file {file_id}" for file_id in gone]
+            done.append(f"{_became(there)} vector store {store.id}")
+        return done + await self._drop_files(identity, set())
 
-    async def _quietly(self, call: Any) -> None:
-        """Do it; that it is gone already is as good."""
+    async def _quietly(self, call: Any) -> bool:
+        """Do it; that it is gone already is as good, and False."""
         try:
             await call
         except NotFound:
-            return
+            return False
+        return True
+
+
+def _became(there: bool) -> str:
+    return "deleted" if there else "gone already:"
 
 
 def add_remedy(error: BackendError, lock: Path) -> BackendError:

@@ -368,6 +368,19 @@ async def test_an_expectation_that_cannot_be_checked_is_a_problem_of_its_row(ben
     assert "contains says nothing" in bench.rows()[1]["error"]["message"]
 
 
+async def test_rows_that_were_finished_before_count_from_the_first_question_on(bench):
+    rows = [{"id": n, "prompt": str(n)} for n in range(30)]
+    bench.write(*rows[1:])
+    await bench.go(FakeRunner())
+    bench.write(*rows)
+    seen = []
+
+    await bench.go(FakeRunner(lambda question, n: seen.append(bench.batch.tally.done)))
+
+    assert seen == [29]
+    assert bench.batch.tally.done == 30
+
+
 class JournalledRunner(FakeRunner):
     """Knows how to take up runs."""
 

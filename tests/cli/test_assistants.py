@@ -84,6 +84,32 @@ def test_destroy_asks_and_then_deletes(cli, town, monkeypatch):
     assert cli("assistant", "list", "--json").stdout.strip() == "[]"
 
 
+def test_destroy_says_what_was_gone_already(cli, town):
+    cli("assistant", "apply")
+    data = json.loads(cli("assistant", "destroy", "--json", "-y").stdout)["destroyed"]["/Town guide"]
+    cli("assistant", "apply")
+    lock = (town.parent / "assistant-runner.lock").read_text()
+    cli("assistant", "destroy", "-y")
+    (town.parent / "assistant-runner.lock").write_text(lock)
+
+    again = cli("assistant", "destroy", "-y")
+
+    assert data[0].startswith("deleted assistant asst_")
+    assert again.stdout.startswith("gone already: assistant asst_")
+
+
+def test_one_of_several_assistants_may_be_named_as_ask_names_it(cli, tmp_path):
+    (tmp_path / "town.yaml").write_text("assistants: {A: {model: m}, B: {model: m}}\n")
+
+    cli("assistant", "apply", "town.yaml#B")
+    plan = cli("assistant", "plan", "town.yaml")
+    wrong = cli("assistant", "plan", "town.yaml#C")
+
+    assert "create assistant 'A'" in plan.stdout
+    assert "create assistant 'B'" not in plan.stdout
+    assert (wrong.status, "there are: A, B" in wrong.stderr) == (2, True)
+
+
 def test_what_is_imported_from_a_backend_plans_to_no_more_than_our_mark(cli, town):
     cli("assistant", "apply")
     ident = json.loads(cli("assistant", "list", "--json").stdout)[0]["id"]
