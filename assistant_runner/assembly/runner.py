@@ -44,7 +44,7 @@ from assistant_runner.settings import LoadedSettings
 from assistant_runner.setup.finding import find_assistant, find_spec
 from assistant_runner.tooling.contract import Tool, ToolContext
 from assistant_runner.tooling.gate import Approve
-from assistant_runner.tooling.registry import load_tools
+from assistant_runner.tooling.registry import Toolbox, load_tools
 from assistant_runner.tooling.spill import READER_NAME
 from assistant_runner.wire.assistants import Assistant
 from assistant_runner.wire.runs import Run
@@ -422,8 +422,12 @@ class AssembledRunner:
             shelf = self._shelves[asked]
         if question.tools is None:
             return shelf
-        tools = load_tools(question.tools, folder=tools_folder(self._loaded), cwd=Path.cwd())
-        return Shelf(with_reader(tools), shelf.gate, shelf.spec)
+        here, folder = shelf.toolbox, tools_folder(self._loaded)
+        tools: list[Tool] = []
+        for name in dict.fromkeys(question.tools):
+            found = here.get(name)
+            tools += [found] if found else load_tools([name], folder=folder, cwd=Path.cwd()).values()
+        return Shelf(with_reader(Toolbox(tools)), shelf.gate, shelf.spec)
 
     def _asked_tools(
         self, question: Question, shelf: Shelf, assistant: Assistant

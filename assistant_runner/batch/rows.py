@@ -7,10 +7,12 @@ A row is known by its `id`, or, without one, by the hash of what it asks and how
 import hashlib
 import json
 import math
+import os
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assistant_runner.batch.reader import Record
@@ -31,6 +33,7 @@ LIMIT_COLUMNS = {
 _NUMBERS = {"temperature": float, "top_p": float, "max_prompt_tokens": int, "max_completion_tokens": int}
 _TEXTS = ("assistant", "model", "instructions", "tool_choice")
 _CONTROL = re.compile("\x00")
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class RowProblem(ValueError):
@@ -227,6 +230,8 @@ def _read_asks(columns: Mapping[str, Any]) -> dict[str, Any]:
         if (value := columns.get(name)) not in (None, ""):
             if (name == "tool_choice" and isinstance(value, dict)) or isinstance(value, str):
                 asks[name] = value
+                if name == "assistant":
+                    _check_near(str(value))
             else:
                 raise RowProblem(f"{name!r} is {_show(value)}; it should be text")
     for name in THREAD_COLUMNS:
@@ -242,6 +247,11 @@ def _read_asks(columns: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(names, list) or not all(isinstance(tool, str) for tool in names):
             raise RowProblem("'tools' should be a list of tool names")
         asks["tools"] = [tool for tool in names if tool]
+        if strange := [tool for tool in asks["tools"] if not _TOOL_NAME.fullmatch(tool)]:
+            raise RowProblem(
+                f"'tools' holds {strange[0]!r}, which is no name: rows load no code; "
+                "name files and modules by --tool, and the function in the row"
+            )
     if (metadata := columns.get("metadata")) not in (None, ""):
         document = _to_json("metadata", metadata)
         if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
@@ -254,6 +264,18 @@ def _read_asks(columns: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in asks.items():
         _check_text(name, value)
     return asks
+
+
+def _check_near(assistant: str) -> None:
+    """RowProblem for an assistant file of another folder: it may name commands and modules.
+
+    A file of the folder we run in is trusted already: it is taken without being named, too.
+    """
+    here = os.path.realpath(".")
+    if not Path(os.path.realpath(assistant.partition("#")[0])).is_relative_to(here):
+        raise RowProblem(
+            f"'assistant' is {assistant!r}; a row may name a file of {here} or below it, an id or a name"
+        )
 
 
 def _read_limits(columns: Mapping[str, Any]) -> dict[str, Any]:

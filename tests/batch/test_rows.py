@@ -89,6 +89,35 @@ def test_a_row_has_settings_of_its_own():
     assert row_limits(row, Limits(timeout_s=5)) == Limits(rounds=2, timeout_s=5)
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [
+        pytest.param({"tools": ["./evil.py:f"]}, id="file"),
+        pytest.param({"tools": "get_weather, subprocess:getoutput"}, id="module"),
+        pytest.param({"tools": ["../../evil"]}, id="name-that-is-a-path"),
+        pytest.param({"assistant": "../evil/assistant.yaml"}, id="assistant-above"),
+        pytest.param({"assistant": "/tmp/evil/assistant.yaml#A"}, id="assistant-elsewhere"),
+    ],
+)
+def test_a_row_loads_no_code(columns, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    [row] = build({"prompt": "a", **columns})
+
+    assert row.problem is not None
+    assert any(word in row.problem for word in ("rows load no code", "may name a file of"))
+
+
+def test_a_row_may_name_an_assistant_file_of_the_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    rows = build(
+        *({"prompt": "a", "assistant": one} for one in ("sub/a.yaml", str(tmp_path / "a.yaml"), "Guide"))
+    )
+
+    assert [row.problem for row in rows] == [None] * 3
+
+
 def test_expectations_do_not_change_what_is_asked():
     [one] = build({"prompt": "a", "expect": "x"})
     [two] = build({"prompt": "a", "expect": "y"})

@@ -70,6 +70,23 @@ async def test_tools_named_for_the_question_go_with_it(folder):
     assert [tool["function"]["name"] for tool in body["tools"]] == ["get_webpage"]
 
 
+async def test_a_question_may_name_a_tool_that_the_runner_was_given(folder):
+    def high_tide(city: str) -> str:
+        """Tell when the next high tide of a city is"""
+        return "18:20"
+
+    async with fake_openai(chat_text("Hello.")) as server:
+        flags = {"engine": "chat", "engine_base_url": server.url, "model": "m"}
+        home = {"ASSISTANT_RUNNER_HOME": str(folder / "home")}
+        settings = load_settings(flags, environ=home, cwd=folder)
+        async with open_runner(settings, tools=[high_tide]) as runner:
+            await runner.ask(Question(prompt="Hi", tools=("high_tide", "get_webpage")))
+
+    [body] = [one.body for one in server.asked if one.path.endswith("/chat/completions")]
+    offered = [tool["function"]["name"] for tool in body["tools"]]
+    assert offered[:2] == ["high_tide", "get_webpage"]
+
+
 DUMP = """def dump() -> str:
     \"\"\"Everything\"\"\"
     return "x" * 5000
