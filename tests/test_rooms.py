@@ -11,6 +11,7 @@ ORDER = [
     "errors",
     "aside",
     "masking",
+    "schemas",
     "wire",
     "retries",
     "endpoints",

@@ -6,8 +6,8 @@ The library is loaded when the first format with a schema comes: most runs have 
 import json
 from typing import Any
 
+from assistant_runner.schemas import fault_of, flaw_in
 from assistant_runner.service.failures import bad_request
-from assistant_runner.tooling.validation import fault_of, flaw_in
 
 
 def check_format(value: Any, path: str) -> None:

@@ -17,11 +17,11 @@ from typing import Any
 from pydantic import Field
 
 from assistant_runner.errors import UsageError, near_words
+from assistant_runner.schemas import fault_of, flaw_in
 from assistant_runner.setup.checking import Entry, check
 from assistant_runner.setup.document import FileInvalid, Mapped, Node, Place, Problem, place_of
 from assistant_runner.setup.parsing import parse_text
 from assistant_runner.setup.strict import text_enums
-from assistant_runner.tooling.validation import fault_of, flaw_in
 
 SUFFIX = ".prompt"
 FOLDERS = (".", "prompts")

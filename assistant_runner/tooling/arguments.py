@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assistant_runner.errors import near_words
+from assistant_runner.schemas import fits, flaw_in
 from assistant_runner.tooling.contract import Tool
-from assistant_runner.tooling.validation import fits, flaw_in
 
 if TYPE_CHECKING:
     import jsonschema

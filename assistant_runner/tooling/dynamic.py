@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from assistant_runner.errors import ConfigurationError
+from assistant_runner.schemas import fault_of
 from assistant_runner.tooling.contract import Approval, Effects, Handler, Tool, ToolKind
 from assistant_runner.tooling.schema import SCALARS, check_name
 from assistant_runner.tooling.strict import is_strict
-from assistant_runner.tooling.validation import fault_of
 
 VALUE = "value"
 Schema = Mapping[str, Any] | str

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, Literal
 
 from assistant_runner.aside import aside
+from assistant_runner.schemas import flaw_in
 from assistant_runner.tooling.arguments import Rejection, fit_arguments, repair_call
 from assistant_runner.tooling.contract import HttpReply, Summary, Tool, ToolContext, ToolFailure, ToolOutcome
 from assistant_runner.tooling.encoding import DEFAULT_CAP, MAX_ITEMS, cut_text, to_text
@@ -27,7 +28,6 @@ from assistant_runner.tooling.policy import Policy
 from assistant_runner.tooling.selecting import select
 from assistant_runner.tooling.speech import tool_speaks
 from assistant_runner.tooling.spill import FULL_OUTPUT, READER_NAME, Spill
-from assistant_runner.tooling.validation import flaw_in
 from assistant_runner.wire.runs import Usage
 
 log = logging.getLogger(__name__)

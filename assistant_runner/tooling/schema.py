@@ -22,9 +22,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import SchemaError, to_jsonable_python
 
 from assistant_runner.errors import ConfigurationError
+from assistant_runner.schemas import fault_of
 from assistant_runner.tooling.contract import Approval, Effects, Tool, ToolContext, ToolFailure
 from assistant_runner.tooling.strict import checked_later, is_strict, tighten, without_absent
-from assistant_runner.tooling.validation import fault_of
 
 NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 OPTIONS_ATTRIBUTE = "__assistant_runner_tool__"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assistant_runner.tooling.validation import fault_of, fits, flaw_in
+from assistant_runner.schemas import fault_of, fits, flaw_in
 from tests.tooling.server import page, serve
 
 
