@@ -10,6 +10,7 @@ import itertools
 import json
 import logging
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -97,6 +98,7 @@ SMALL_PAGE_BYTES = 100_000
 SHORT_PAGE = 1500
 MOST_OF_PDF = 2_000_000
 """Characters; the page on which they are reached is the last."""
+PDF_READING_S = 60.0
 ENOUGH_MAIN = 200
 MAX_LINKS = 15
 MAX_ANCHORS = 100
@@ -246,10 +248,11 @@ def _read_pdf(body: bytes) -> Page:
 
 
 def _texts_of(reader: "PdfReader") -> Iterator[str]:
-    """The text of each page, up to the length of a long book: all may be the same page, a million times."""
-    length = 0
+    """The text of each page, up to the length of a long book or the time that a tool has: all may be the
+    same page, a million times."""
+    length, until = 0, time.monotonic() + PDF_READING_S
     for number, page in enumerate(reader.pages):
-        if length > MOST_OF_PDF:
+        if length > MOST_OF_PDF or time.monotonic() > until:
             yield f"[pages {number + 1:,} to {len(reader.pages):,} were left out]"
             return
         text = page.extract_text()

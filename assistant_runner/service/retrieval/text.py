@@ -1,12 +1,20 @@
 """The text of a file, and its chunks."""
 
 import json
+import time
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pypdf
 
 CHARACTERS_PER_TOKEN = 4
 TEXT_LIMIT = 5_000_000 * CHARACTERS_PER_TOKEN
 """Characters of one file (reference, section 13: 5,000,000 tokens)."""
+PDF_READING_S = 300.0
+"""For one PDF: a small one may hold the same page a million times."""
 DEFAULT_CHUNKING = {"max_chunk_size_tokens": 800, "chunk_overlap_tokens": 400}
 
 _WORDS = """
@@ -86,9 +94,24 @@ def _pdf(path: Path) -> str:
     except ImportError:
         raise UnsupportedFile("PDF needs the extra 'pdf': pip install 'assistant-runner[pdf]'.") from None
     try:
-        return "\n\n".join(page.extract_text() for page in pypdf.PdfReader(path).pages)
+        return "\n\n".join(_pages(pypdf.PdfReader(path)))
+    except UnsupportedFile:
+        raise
     except Exception as error:
         raise UnsupportedFile(f"The PDF cannot be read: {type(error).__name__}.") from error
+
+
+def _pages(reader: "pypdf.PdfReader") -> Iterator[str]:
+    """The text of each page; UnsupportedFile if there is no end in sight."""
+    length, until = 0, time.monotonic() + PDF_READING_S
+    for page in reader.pages:
+        text = page.extract_text()
+        length += len(text)
+        if length > TEXT_LIMIT:
+            raise FileTooLong
+        if time.monotonic() > until:
+            raise UnsupportedFile(f"The PDF takes more than {PDF_READING_S:g} s to read; please split it.")
+        yield text
 
 
 class _Words(HTMLParser):

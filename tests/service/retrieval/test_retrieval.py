@@ -46,6 +46,21 @@ def test_what_has_no_text_says_why(tmp_path: Path, name: str, content: bytes, wo
         text_of(path, name)
 
 
+@pytest.mark.parametrize(
+    ("limit", "value", "words"),
+    [("PDF_READING_S", -1.0, "more than -1 s to read"), ("TEXT_LIMIT", -1, "please split it")],
+)
+def test_a_pdf_whose_pages_have_no_end_is_left(tmp_path: Path, monkeypatch, limit, value, words: str):
+    pypdf = pytest.importorskip("pypdf")
+    writer = pypdf.PdfWriter()
+    writer.add_blank_page(10, 10)
+    writer.write(tmp_path / "file")
+    monkeypatch.setattr(text, limit, value)
+
+    with pytest.raises(UnsupportedFile, match=words):
+        text_of(tmp_path / "file", "a.pdf")
+
+
 @given(st.text(alphabet="ab \n", max_size=3000), st.integers(100, 200), st.integers(0, 50))
 def test_chunks_hold_every_word_and_none_is_too_long(text: str, size: int, overlap: int):
     chunks = chunks_of(text, max_chunk_size_tokens=size, chunk_overlap_tokens=overlap)
