@@ -55,7 +55,7 @@ class Spending:
         self._started = 0
         self._running = 0
         self._finished = 0
-        self._spent_here = (0.0, 0)
+        self._dearest = (0.0, 0)
 
     @property
     def priced(self) -> bool:
@@ -89,17 +89,25 @@ class Spending:
         self._finished += 1
         self.cost += cost
         self.tokens += tokens
-        self._spent_here = (self._spent_here[0] + cost, self._spent_here[1] + tokens)
+        self._dearest = (max(self._dearest[0], cost), max(self._dearest[1], tokens))
+
+    def must_wait(self) -> bool:
+        """Whether one more run has to wait for those that run: it fits if they cost less than is set aside.
+
+        The first run goes alone, as nobody knows what one costs.
+        """
+        if not self._running or (self._budget.max_cost is None and self._budget.max_tokens is None):
+            return False
+        return not self._finished or self.exhausted() is not None
 
     def exhausted(self) -> str | None:
         """Which bound one more run would pass, in words; None if it fits.
 
-        What is running will cost about as much as the rows before it did: that is set aside.
+        For it and for each that runs as much is set aside as the dearest so far took.
         """
         limit = self._budget
-        share = (self._running + 1) / max(1, self._finished) if self._finished else 0.0
-        cost = self.cost + self._spent_here[0] * share
-        tokens = self.tokens + self._spent_here[1] * share
+        cost = self.cost + self._dearest[0] * (self._running + 1)
+        tokens = self.tokens + self._dearest[1] * (self._running + 1)
         if limit.max_rows is not None and self._started >= limit.max_rows:
             return f"--max-rows {limit.max_rows} is reached"
         if limit.max_time_s is not None and self._clock() - self._began >= limit.max_time_s:

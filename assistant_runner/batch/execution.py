@@ -352,7 +352,9 @@ class Batch:
 
     async def _admit(self, row: Row) -> bool:
         """A place for one more row; False if the batch stops here."""
-        while self.stop is None and (self._store.backlog >= WINDOW or self._chained >= WINDOW):
+        while self.stop is None and (
+            self._store.backlog >= WINDOW or self._chained >= WINDOW or self.spending.must_wait()
+        ):
             self._room.clear()
             await self._room.wait()
         if not self._may_go_on():
@@ -578,6 +580,7 @@ class Batch:
             document["original"] = row.original
         if started:
             self.spending.finish(document)
+            self._room.set()
         self._count(document)
         self._store.put(sequence, document)
         if document["status"] in ("failed", "invalid") and self._policy.on_error == "stop":

@@ -32,6 +32,8 @@ class Statistics:
     priced: int = 0
     retried: int = 0
     failed: list[dict[str, Any]] = field(default_factory=list)
+    warned: list[tuple[str, str]] = field(default_factory=list)
+    warnings: int = 0
     slowest: list[tuple[float, int, str]] = field(default_factory=list)
     first_at: float = math.inf
     last_at: float = 0.0
@@ -42,6 +44,10 @@ class Statistics:
         self.endings[ending] += 1
         if ending != "ok" and len(self.failed) < SHOWN:
             self.failed.append(dict(row))
+        for warning in row.get("warnings") or []:
+            self.warnings += 1
+            if len(self.warned) < SHOWN:
+                self.warned.append((row_label(row), str(warning)))
         if row.get("error"):
             self.kinds[str(row["error"].get("kind"))] += 1
         self.tools.update(call["name"] for call in row.get("tool_calls") or [])
@@ -127,6 +133,7 @@ def render_report(found: Statistics, *, title: str, made_at: float) -> str:
         _counts("Models", found.models, sum(found.models.values())),
         _slowest(found),
         _failed(found),
+        _warned(found),
         "</main></html>\n",
     ]
     return "\n".join(part for part in parts if part)
@@ -205,12 +212,21 @@ def _failed(found: Statistics) -> str:
             f"<td class=why>{html.escape(str(why)[:500])}"
         )
     total = found.rows - found.endings["ok"]
-    more = f"<p class=dim>the first {SHOWN} of {total:,}</p>" if total > len(found.failed) else ""
     head = "<tr class=head><th>row<td>kind<td>why"
-    return (
-        f"<section><h2>Rows without an answer that passed</h2><table>{head}{''.join(lines)}</table>{more}"
-        "</section>"
-    )
+    return _rows("Rows without an answer that passed", head, lines, total)
+
+
+def _warned(found: Statistics) -> str:
+    lines = [
+        f"<tr><th>{html.escape(label)}<td class=why>{html.escape(words[:500])}"
+        for label, words in found.warned
+    ]
+    return _rows("Warnings", "<tr class=head><th>row<td>what", lines, found.warnings) if lines else ""
+
+
+def _rows(title: str, head: str, lines: Sequence[str], total: int) -> str:
+    more = f"<p class=dim>the first {SHOWN} of {total:,}</p>" if total > len(lines) else ""
+    return f"<section><h2>{title}</h2><table>{head}{''.join(lines)}</table>{more}</section>"
 
 
 _CSS = """

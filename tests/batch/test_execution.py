@@ -201,6 +201,26 @@ async def test_a_budget_leaves_the_rest_resumable(bench, budget, asked):
     assert [row["index"] for row in bench.rows()] == list(range(6))
 
 
+async def test_a_budget_holds_although_the_dear_rows_end_last_and_many_run_at_once(bench):
+    bench.write(*({"prompt": "dear" if n % 3 == 0 else "cheap"} for n in range(60)))
+    runner = FakeRunner()
+    plain = runner.ask
+
+    async def ask(question, *, listener=None):
+        answered = await plain(question, listener=listener)
+        dear = question.prompt == "dear"
+        for _ in range(20 if dear else 1):
+            await asyncio.sleep(0)
+        return result(answered.text, run_id=answered.run.id, tokens=40 if dear else 10)
+
+    runner.ask = ask
+    status = await bench.go(runner, workers=20, budget=Budget(max_tokens=600))
+
+    spent = sum(row["usage"]["total_tokens"] for row in bench.rows())
+    assert (status, 560 < spent <= 600) == (8, True)
+    assert runner.most_in_flight > 5
+
+
 async def test_a_refused_row_is_tried_again_and_a_wrong_request_is_not(bench):
     bench.write({"prompt": "busy"}, {"prompt": "wrong"})
     errors = {

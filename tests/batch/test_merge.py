@@ -6,6 +6,7 @@ import pytest
 from assistant_runner.batch.codec import JsonlCodec
 from assistant_runner.batch.junit import write_junit
 from assistant_runner.batch.merge import merge_outputs
+from assistant_runner.batch.report import gather, render_report
 from assistant_runner.batch.source import Shard, parse_shard
 from assistant_runner.errors import ConfigurationError, UsageError
 from tests.batch.conftest import Bench, FakeRunner
@@ -78,3 +79,13 @@ def test_junit_names_what_did_not_hold(tmp_path):
     }
     assert suite.find("testcase/failure").get("message") == "the answer does not contain 'x'"
     assert suite.find("testcase/error").get("message") == 'a "quote"'
+
+
+def test_a_report_names_the_rows_with_a_call_whose_outcome_nobody_knows():
+    rows = [{"index": n, "line": n + 1, "id": f"r{n}", "status": "ok"} for n in range(3)]
+    rows[1]["warnings"] = ["book: the outcome of this call is unknown, its process was killed"]
+
+    page = render_report(gather(rows), title="x", made_at=0)
+
+    assert "<h2>Warnings</h2>" in page
+    assert "<tr><th>r1<td class=why>book: the outcome" in page
