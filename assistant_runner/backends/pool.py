@@ -33,6 +33,9 @@ KEEP_IDLE_S = 5.0
 HIGH_WATER = 256 * 1024
 """Bytes of a body that wait for their reader before the connection is not read any more."""
 
+LONGEST_HEAD = 1 << 20
+"""Bytes of an answer before its body."""
+
 WRITTEN_AT_ONCE = 64 * 1024
 """Bytes; a longer body goes out in pieces, each when there is room for it."""
 
@@ -111,6 +114,7 @@ class _Connection(asyncio.Protocol):
         self._begin()
 
     def _begin(self) -> None:
+        self._head_bytes = 0
         self._parser = httptools.HttpResponseParser(self)
         self._headers: list[Field] = []
         self._head: tuple[int, list[Field]] | None = None
@@ -136,6 +140,11 @@ class _Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self._error = error
             self._keep = False
+        if self._head is None:
+            self._head_bytes += len(data)
+            if self._head_bytes > LONGEST_HEAD:
+                self._error = httptools.HttpParserError("its head has no end")
+                self.close()
         self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:

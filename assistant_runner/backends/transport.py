@@ -63,7 +63,13 @@ class UnsupportedProtocol(TransportError):
 
 
 class DecodingError(HttpError):
-    """A body is not in the encoding that its header names."""
+    """A body is not in the encoding that its header names, or has no end."""
+
+
+LONGEST_BODY = 600_000_000
+"""Bytes, decoded: the longest of the protocol is a file of 512 MiB."""
+UNFOLDED_AT_ONCE = 1 << 20
+"""Bytes: a few that were compressed may stand for very many."""
 
 
 class Origin(NamedTuple):
@@ -178,7 +184,13 @@ class Response:
 
     async def read(self) -> bytes:
         """The whole body, kept in `content`. TransportError, DecodingError."""
-        self.content = b"".join([piece async for piece in self])
+        pieces, length = [], 0
+        async for piece in self:
+            pieces.append(piece)
+            length += len(piece)
+            if length > LONGEST_BODY:
+                raise DecodingError(f"the body is longer than {LONGEST_BODY // 1_000_000} MB")
+        self.content = b"".join(pieces)
         return self.content
 
     async def aclose(self) -> None:
@@ -208,8 +220,9 @@ async def _inflated(pieces: AsyncIterator[bytes], encoding: str) -> AsyncIterato
                     continue
                 framed = start[0] & 15 == 8 and int.from_bytes(start[:2]) % 31 == 0  # RFC 1950, section 2.2
                 stream = zlib.decompressobj(zlib.MAX_WBITS if framed else -zlib.MAX_WBITS)
-            if data := stream.decompress(piece):
+            while data := stream.decompress(piece, UNFOLDED_AT_ONCE):
                 yield data
+                piece = stream.unconsumed_tail
         if stream is not None and (data := stream.flush()):
             yield data
     except zlib.error as error:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 LINE_END = re.compile("\r\n|\n|\r")
 LONGEST_LINE = 64 * 1024 * 1024
-"""Characters; a stream without line ends must not fill the memory."""
+"""Characters; a stream without line ends, or without the ends of events, must not fill the memory."""
 
 
 class Frame(NamedTuple):
@@ -22,7 +22,7 @@ class Frame(NamedTuple):
 
 
 class SseParser:
-    """Feed it chunks of bytes, take frames. ValueError if a line never ends."""
+    """Feed it chunks of bytes, take frames. ValueError if a line or an event never ends."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
@@ -31,6 +31,7 @@ class SseParser:
         self._after_cr = False
         self._name = ""
         self._data: list[str] = []
+        self._data_length = 0
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """The frames that this chunk completes, in order."""
@@ -65,11 +66,14 @@ class SseParser:
     def _take_line(self, line: str) -> Frame | None:
         if not line:
             frame = Frame(self._name, "\n".join(self._data)) if self._data else None
-            self._name, self._data = "", []
+            self._name, self._data, self._data_length = "", [], 0
             return frame
         field, _, value = line.partition(":")
         if field == "data":
             self._data.append(value.removeprefix(" "))
+            self._data_length += len(value) + 1
+            if self._data_length > LONGEST_LINE:
+                raise ValueError(f"an event of more than {LONGEST_LINE} characters")
         elif field == "event":
             self._name = value.removeprefix(" ")
         return None  # comments, id, retry and fields we do not know

@@ -51,6 +51,13 @@ async def served(answer, *, close=False, tls=None, context=None, host="127.0.0.1
     await asyncio.gather(*tasks)
 
 
+async def test_a_head_without_an_end_is_left():
+    endless = [b"HTTP/1.1 200 OK\r\n", *[b"x-%d: " % n + b"a" * 60_000 + b"\r\n" for n in range(20)]]
+    async with served(lambda number: endless, close=True) as (client, _):
+        with pytest.raises(RemoteProtocolError, match="its head has no end"):
+            await client.get("/")
+
+
 async def test_one_connection_serves_one_request_after_the_other():
     async with served(lambda number: OK) as (client, seen):
         answers = [await client.post("/x?y=1", content=b'{"n":%d}' % number) for number in range(5)]

@@ -3,6 +3,7 @@ import zlib
 
 import pytest
 
+from assistant_runner.backends import transport
 from assistant_runner.backends.transport import DecodingError, Headers, Origin, Request, Response
 
 
@@ -76,6 +77,20 @@ async def test_a_compressed_stream_is_decoded_as_it_comes():
     )
 
     assert [piece async for piece in answer] == [b"one", b"two"]
+
+
+async def test_a_body_without_an_end_is_left(monkeypatch):
+    monkeypatch.setattr(transport, "LONGEST_BODY", 10_000_000)
+    bomb = gzip.compress(b"a" * 50_000_000)
+    taken = 0
+
+    async for piece in response(bomb, headers=[(b"content-encoding", b"gzip")]):
+        assert len(piece) <= transport.UNFOLDED_AT_ONCE
+        taken += len(piece)
+    with pytest.raises(DecodingError, match="longer than 10 MB"):
+        await response(bomb, headers=[(b"content-encoding", b"gzip")]).read()
+
+    assert taken == 50_000_000
 
 
 async def test_a_body_that_is_not_in_its_encoding_is_named():

@@ -58,6 +58,14 @@ def test_a_line_that_never_ends_is_refused(monkeypatch):
         parse(b"data: 12", b"3456789")
 
 
+def test_an_event_that_never_ends_is_refused(monkeypatch):
+    monkeypatch.setattr("assistant_runner.wire.sse.LONGEST_LINE", 10)
+
+    assert parse(b"data:1234\ndata:1234\n\n", b"data:1234\ndata:1234\n\n")
+    with pytest.raises(ValueError, match="an event of more than 10"):
+        parse(b"data:1234\ndata:1234\ndata:\n")
+
+
 @given(
     st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"])), min_size=1),
     st.data(),
