@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +49,9 @@ _SPEC_FIELDS = (
     "interpreter_files",
     "search_files",
 )
+
+_WHERE = ("place", "key")
+"""Fields of an assistant file's entries that say where they stand, not what they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,7 @@ def settings_parts(settings: Settings, question: Question, world: "World") -> di
         "backend": "embedded" if settings.backend == "embedded" else "http",  # it may have moved
         "engine": settings.engine,
         "engine_base_url": settings.engine_base_url,
-        "script": settings.script,
+        "script": _plain(world.folder / settings.script, world.folder) if settings.script else None,
         "offline": settings.offline,
         "model": question.model or settings.model,
         "instructions": question.instructions,
@@ -133,15 +137,19 @@ def assistant_content(assistant: str | None, world: "World") -> dict[str, str] |
     spec, _ = find_spec(assistant, cwd=world.folder, environ=world.environ, profile=world.profile)
     if spec is None:
         return assistant
-    said = {name: _plain(getattr(spec, name)) for name in _SPEC_FIELDS}
+    said = {name: _plain(getattr(spec, name), spec.folder) for name in _SPEC_FIELDS}
     return {name: digest({name: value}) for name, value in said.items() if value not in (None, [], {})}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, folder: Path | None = None) -> Any:
+    """The value as JSON has it, without where in a file it stands; paths count from `folder`."""
+    if isinstance(value, Path) and folder is not None:
+        return os.path.relpath(value, folder)
     if isinstance(value, pydantic.BaseModel):
         return value.model_dump(mode="json")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {item.name: _plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+        names = [item.name for item in dataclasses.fields(value) if item.name not in _WHERE]
+        return {name: _plain(getattr(value, name), folder) for name in names}
     if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
+        return [_plain(item, folder) for item in value]
     return value

@@ -25,6 +25,22 @@ def test_case_076_changed_instructions_change_it_and_a_comment_does_not(folder):
     assert parts(folder) != before
 
 
+def test_a_comment_above_the_tools_and_another_folder_do_not_change_it(tmp_path):
+    text = "name: A\nmodel: m\ntools:\n  - ./own.py:find\n  - file_search: {files: ['*.md']}\n"
+    text += "  - code_interpreter: {files: [data.csv]}\nengine: {api: script, script: s.json}\n"
+    for name, head in (("here", ""), ("there", "# a note\n")):
+        (tmp_path / name).mkdir()
+        for file, words in (("assistant.yaml", head + text), ("a.md", "a"), ("data.csv", "1")):
+            (tmp_path / name / file).write_text(words)
+    here, there = tmp_path / "here", tmp_path / "there"
+
+    same = parts(here, script=str(here / "s.json")) == parts(there, script="s.json")
+    (there / "assistant.yaml").write_text(text.replace("own.py", "other.py"))
+
+    assert same
+    assert parts(here) != parts(there)
+
+
 @pytest.mark.parametrize(
     "change",
     [{"model": "other"}, {"tools": ("get_weather",)}, {"engine": "planner"}, {"offline": True}],
