@@ -96,17 +96,24 @@ class ToolFailure(Exception):
 
     `transient`: the same call may work at once (a tool that only reads is then tried again, up to
     its `retries`). `permanent`: no call of this tool can work until the user acts; the gate answers
-    later ones from memory (case-110).
+    later ones from memory (case-110). `fetched`: the words are a stranger's.
     """
 
     def __init__(
-        self, message: str, *, hint: str | None = None, transient: bool = False, permanent: bool = False
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        transient: bool = False,
+        permanent: bool = False,
+        fetched: bool = False,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.transient = transient
         self.permanent = permanent
+        self.fetched = fetched
 
 
 Handler = Callable[..., Any] | Callable[..., Awaitable[Any]]
@@ -166,7 +173,8 @@ class ToolOutcome:
     `raw` is the handler's whole result before the selector; `usage` what its summary cost.
     `waits_for` is set instead of a content when a person has to answer first. `rejected` marks a call
     that never reached the handler because its arguments do not fit (the run counts such rounds);
-    `unasked` one that needed an approval which nobody was there to give (case-117).
+    `unasked` one that needed an approval which nobody was there to give (case-117). `fetched`: a stranger
+    wrote the content.
     """
 
     content: Any
@@ -178,6 +186,7 @@ class ToolOutcome:
     usage: Usage | None = None
     notes: tuple[str, ...] = ()
     waits_for: Mapping[str, Any] | None = None
+    fetched: bool = False
 
 
 class Gate(Protocol):

@@ -218,16 +218,17 @@ class ToolGate:
         words = error.message if not error.hint else f"{error.message} ({error.hint})"
         if error.permanent:
             self._unavailable[tool.name] = words
-        return ToolOutcome(words, is_error=True)
+        return ToolOutcome(words, is_error=True, fetched=error.fetched)
 
     def _finish(self, tool: Tool, outcome: ToolOutcome, context: ToolContext, masker: Masker) -> ToolOutcome:
         """Masked, within the cap, and the thread marked if strangers' text is now in its context."""
         if outcome.waits_for is not None:
             return outcome
-        if tool.fetches and not (outcome.is_error and outcome.raw is None):
+        strange = outcome.fetched or (tool.fetches and not outcome.is_error)
+        if strange:
             self._fetched.add(context.thread_id)
         content = masker.mask_value(outcome.content)
-        fenced = tool.fetches and isinstance(content, str) and not outcome.is_error
+        fenced = strange and isinstance(content, str)
         text = to_text(content)
         cap = tool.output_cap if tool.output_cap is not None else self.output_cap
         cap -= FENCE_ROOM if fenced else 0
@@ -267,14 +268,15 @@ def _judge(tool: Tool, result: Any) -> ToolOutcome:
     if isinstance(result, HttpReply) and result.status_code >= 400:
         reason = to_text(select(result, "entity")[0])[:REASON_CHARACTERS] if result.entity else ""
         words = f"HTTP {result.status_code} {result.status_text}".strip()
-        return ToolOutcome(f"{words}: {reason}" if reason else words, is_error=True, raw=result)
+        words = f"{words}: {reason}" if reason else words
+        return ToolOutcome(words, is_error=True, raw=result, fetched=tool.fetches and bool(reason))
     content, notes = select(result, tool.select)
     if tool.output_schema is not None:
         error = flaw_in(content, tool.output_schema)
         if error is not None:
             reason = error.message[:REASON_CHARACTERS]
             words = f"{tool.name} returned what its output schema does not allow: {reason}"
-            return ToolOutcome(words, is_error=True, raw=result)
+            return ToolOutcome(words, is_error=True, raw=result, fetched=tool.fetches)
     return ToolOutcome(content, raw=result, notes=notes)
 
 

@@ -127,7 +127,7 @@ class Server:
         except MCPError as error:
             forgotten = self.entry.url is not None and NO_SESSION.search(error.message)
             if not forgotten and error.code != CONNECTION_CLOSED:
-                raise ToolFailure(f"the server refused the call: {error}") from None
+                raise ToolFailure(f"the server refused the call: {error}", fetched=True) from None
             connection.ended.set()
             return _Gone.FORGOTTEN if forgotten else _Gone.LOST
 
@@ -362,7 +362,8 @@ def _tool(entry: McpEntry, server: Server, listed: Any, name: str) -> Tool:
 def _content(result: Any) -> Any:
     """The structured result, else the texts of the content; ToolFailure with the server's own words."""
     if result.is_error:
-        raise ToolFailure(" ".join(_texts(result.content)) or "the server reports an error without words")
+        words = " ".join(_texts(result.content))
+        raise ToolFailure(words or "the server reports an error without words", fetched=bool(words))
     if result.structured_content is not None:
         content = result.structured_content
         return content["result"] if set(content) == {"result"} else content

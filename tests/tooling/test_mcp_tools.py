@@ -49,6 +49,7 @@ async def test_the_servers_own_error_reaches_the_model():
 
     assert outcome.is_error
     assert "only three seats are left" in outcome.content
+    assert outcome.content.startswith("<<<FETCHED from ")
 
 
 async def test_arguments_are_checked_before_the_server_sees_them():
