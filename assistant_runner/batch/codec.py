@@ -122,14 +122,16 @@ class CsvCodec:
         usage = row.get("usage") or {}
         flat = row | {name: usage.get(name) for name in self.tokens}
         more = {name: value for name, value in row.items() if name not in self.columns and name != "usage"}
+        if not isinstance(row.get("id"), str | None):  # the cell has its text, as people join by it
+            more["id"] = row["id"]
         flat["more"] = more or None
         return self._line(self._cell(name, flat.get(name)) for name in self.columns)
 
     def _cell(self, name: str, value: Any) -> Any:
         if value is None:
             return ""
-        if name == "id" and isinstance(value, str) and not value.lstrip().startswith(('"', "{", "[")):
-            return value if _not_a_number(value) else json.dumps(value)
+        if name == "id" and isinstance(value, str):
+            return value
         return record_text(value) if name in self.nested else value
 
     def decode(self, data: bytes) -> dict[str, Any]:
@@ -154,12 +156,7 @@ class CsvCodec:
             return int(cell)
         if name in ("cost", "duration_s", "started_at"):
             return float(cell)
-        if name == "id":
-            try:
-                return json.loads(cell)
-            except ValueError:
-                return cell
-        return json.loads(cell) if name in self.nested else cell
+        return json.loads(cell) if name in self.nested and name != "id" else cell
 
     def split(self, stream: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
         offset, parts, quotes = 0, b"", 0
@@ -170,11 +167,3 @@ class CsvCodec:
                 if parts != self.header:
                     yield offset, parts
                 offset, parts, quotes = offset + len(parts), b"", 0
-
-
-def _not_a_number(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return True
-    return False

@@ -1,3 +1,4 @@
+import csv
 import json
 import multiprocessing
 import os
@@ -128,6 +129,17 @@ def test_csv_rows_come_back_as_they_were(tmp_path):
 
     assert [{name: one[name] for name in want} for one, want in zip(found, rows, strict=True)] == rows
     assert again.index.get("k2").status == "failed"
+
+
+@pytest.mark.parametrize("ident", ["7", 7, '"q"', "true", "[1]", 1.5, None], ids=str)
+def test_an_id_lies_in_its_csv_cell_as_the_input_had_it(ident):
+    codec = CsvCodec()
+
+    line = codec.encode(row(0, id=ident))
+
+    cell = next(csv.reader([line.decode()]))[2]
+    assert cell == ("" if ident is None else str(ident))
+    assert codec.decode(line)["id"] == ident
 
 
 def test_the_header_is_written_once(tmp_path):
