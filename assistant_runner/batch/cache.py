@@ -1,6 +1,7 @@
 """Answers by content, across batches; off unless asked for. One SQLite file in the cache folder."""
 
 import json
+import os
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ class AnswerCache:
 
     def __init__(self, path: Path) -> None:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))  # answers are private
+            path.chmod(0o600)
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=OFF")

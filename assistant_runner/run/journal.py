@@ -141,7 +141,8 @@ class Journal:
         self._clock = clock
         self.path = folder / FILE
         try:
-            (folder / LOCKS).mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            (folder / LOCKS).mkdir(exist_ok=True, mode=0o700)
             if not self.path.exists():
                 os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))  # prompts are private
             self._db = sqlite3.connect(self.path, isolation_level=None, timeout=BUSY_S)

@@ -198,7 +198,8 @@ def guarded(lock_path: Path, folder: Path, *, timeout_s: float = 30.0) -> Iterat
     """
     from filelock import FileLock, Timeout  # only an apply waits its turn
 
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.mkdir(exist_ok=True, mode=0o700)  # who can open a lock can hold it
     digest = hashlib.sha256(str(lock_path.resolve()).encode()).hexdigest()[:16]
     guard = FileLock(folder / f"{digest}.guard")
     try:

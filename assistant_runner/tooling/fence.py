@@ -47,7 +47,7 @@ class FetchedThreads:
             return
         known.add(thread_id)
         if self._path is not None and thread_id:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(f"{thread_id}\n")
 

@@ -184,8 +184,9 @@ async def test_a_run_of_a_killed_process_is_taken_up_where_it_stopped(tmp_path):
 
 
 def test_the_file_is_private(tmp_path):
-    with Journal(tmp_path) as journal:
-        assert stat.S_IMODE(journal.path.stat().st_mode) == 0o600
+    with Journal(tmp_path / "state") as journal:
+        places = (journal.path, journal.path.parent, journal.path.parent / "locks")
+        assert [oct(stat.S_IMODE(one.stat().st_mode)) for one in places] == ["0o600", "0o700", "0o700"]
 
 
 async def test_a_journal_that_cannot_be_opened_or_written_says_so(tmp_path):
