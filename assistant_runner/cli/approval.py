@@ -5,6 +5,7 @@ a piped prompt must never be read as an answer (case-118). Where there is no ter
 """
 
 import asyncio
+import contextlib
 import json
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
@@ -27,12 +28,22 @@ class Terminal:
         self._turn = asyncio.Lock()
 
     async def ask(self, text: str) -> str:
-        """The line that was typed, trimmed and in lower case; "" at the end of input."""
+        """The line that was typed, trimmed and in lower case; "" at the end of input.
+
+        What was typed before the question is no answer to it.
+        """
         async with self._turn:
+            self._forget_typed()
             self._writer.write(printable(text))
             self._writer.flush()
             await self._typed()
             return self._reader.readline().strip().lower()
+
+    def _forget_typed(self) -> None:
+        import termios
+
+        with contextlib.suppress(termios.error):
+            termios.tcflush(self._reader, termios.TCIFLUSH)
 
     async def _typed(self) -> None:
         """Wait for a line without a thread, so that an interrupt ends the wait at once."""
@@ -71,17 +82,19 @@ def terminal_approver(no_input: bool | None, screen: Pausable) -> "Approve | Non
     if terminal is None:
         return None
     always: set[str] = set()
+    turn = asyncio.Lock()
 
     async def approve(question: "ApprovalQuestion") -> "Decision":
-        if question.tool in always:
-            return Decision("yes")
-        with screen.paused():
-            answer = await terminal.ask(
-                f"{question.reason}\n  {question.tool}({shown(question.arguments)})\n"
-                "Run it? [y]es, [n]o, [a]lways: "
-            )
-        if answer in ("a", "always"):
-            always.add(question.tool)
+        async with turn:  # calls that wait for theirs have been answered too when the answer is: always
+            if question.tool in always:
+                return Decision("yes")
+            with screen.paused():
+                answer = await terminal.ask(
+                    f"{question.reason}\n  {question.tool}({shown(question.arguments)})\n"
+                    "Run it? [y]es, [n]o, [a]lways: "
+                )
+            if answer in ("a", "always"):
+                always.add(question.tool)
         if answer in ("y", "yes", "a", "always"):
             return Decision("yes")
         return Decision("no", answer if answer not in ("", "n", "no") else "")

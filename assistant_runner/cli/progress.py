@@ -37,6 +37,7 @@ class Progress:
         self._noted: set[str] = set()
         self._running: dict[str, tuple[str, float]] = {}
         self._status: Status | None = None
+        self._held: list[str] | None = None
 
     def begin(self, runner: "Runner") -> None:
         """Say once what answers, and what is canned about it."""
@@ -44,9 +45,11 @@ class Progress:
             self.say(line)
 
     def say(self, text: str) -> None:
-        """A line of talk, unless quiet."""
+        """A line of talk, unless quiet; after the answer of a person who is being asked."""
         text = printable(text)
-        if self._console is not None:
+        if self._held is not None:
+            self._held.append(text)
+        elif self._console is not None:
             self._console.print(text, style="dim", markup=False)
         elif not self._quiet:
             click.echo(text, err=True)
@@ -80,14 +83,18 @@ class Progress:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """No moving line while a person is asked."""
+        """No moving line, and no other line, while a person is asked."""
         if self._status is None:
             yield
             return
         self._status.stop()
+        self._held = []
         try:
             yield
         finally:
+            held, self._held = self._held, None
+            for text in held:
+                self.say(text)
             if self._status is not None:
                 self._status.start()
 

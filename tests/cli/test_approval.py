@@ -2,6 +2,8 @@
 
 import json
 import os
+import select
+import signal
 import sys
 import time
 
@@ -35,15 +37,21 @@ def folder(tmp_path):
     return tmp_path
 
 
-def at_terminal(folder, answer: str) -> tuple[int, str]:
-    """The status and the screen of a run at a pseudo-terminal whose user types the answer when asked."""
+def at_terminal(folder, answer: str, *, too_early: str = "") -> tuple[int, str]:
+    """The status and the screen of a run at a pseudo-terminal whose user types the answer when asked.
+
+    `too_early` is typed before.
+    """
     pid, screen = pty.fork()
     if pid == 0:
         os.chdir(folder)
         os.environ["PYTHONPATH"] = str(REPOSITORY)
         os.execv(sys.executable, [sys.executable, "-m", "assistant_runner", *ARGV, "ring the bell"])
-    seen, asked, deadline = "", False, time.monotonic() + 60
+    os.write(screen, too_early.encode())
+    seen, asked, deadline = "", False, time.monotonic() + 30
     while time.monotonic() < deadline:
+        if not select.select([screen], [], [], 1)[0]:
+            continue
         try:
             piece = os.read(screen, 4096).decode(errors="replace")
         except OSError:  # the process has closed its terminal
@@ -54,6 +62,8 @@ def at_terminal(folder, answer: str) -> tuple[int, str]:
         if "lways:" in seen and not asked:
             asked = True
             os.write(screen, f"{answer}\n".encode())
+    else:
+        os.kill(pid, signal.SIGKILL)  # it waits for an answer that nobody gives
     _, status = os.waitpid(pid, 0)
     os.close(screen)
     return os.waitstatus_to_exitcode(status), seen
@@ -92,6 +102,27 @@ def test_the_person_at_the_terminal_decides(folder, answer, rung):
     assert status == 0
     assert 'ring({"bell": "b1"})' in seen
     assert (folder / "rung").exists() is rung
+
+
+def test_always_answers_for_the_calls_that_wait_for_theirs_too(folder):
+    calls = [{"name": "ring", "arguments": {"bell": f"b{number}"}} for number in range(12)]
+    turns = [{"tool_calls": calls}, {"text": "done"}]
+    (folder / "s.json").write_text(json.dumps({"format": 1, "scripts": {"ring": {"turns": turns}}}))
+
+    status, seen = at_terminal(folder, "a")
+    question = seen.partition("Run it?")[2].partition("a\r\n")[0]
+
+    assert status == 0
+    assert seen.count("lways:") == 1
+    assert "→" not in question
+    assert len((folder / "rung").read_text()) == len("b0b1b2b3b4b5b6b7b8b9b10b11")
+
+
+def test_what_was_typed_before_the_question_is_no_answer_to_it(folder):
+    status, _ = at_terminal(folder, "n", too_early="y\n")
+
+    assert status == 0
+    assert not (folder / "rung").exists()
 
 
 def test_case_118_a_piped_prompt_is_never_read_as_an_answer(process, folder):
