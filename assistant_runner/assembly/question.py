@@ -1,5 +1,6 @@
 """One question: what a user may say of it, the request it becomes, what the journal keeps of it."""
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ from assistant_runner.wire.base import Metadata
 from assistant_runner.wire.tools import AssistantTool, NamedToolChoice, ResponseFormat, ToolChoice
 
 if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
     from assistant_runner.run.journal import JournalRun
     from assistant_runner.setup.model import AssistantSpec
     from assistant_runner.tooling.registry import Toolbox
@@ -114,7 +117,12 @@ def about_runs(loaded: LoadedSettings) -> dict[str, Any]:
 
 def question_of(run: "JournalRun") -> Question:
     """The question of a journal's run."""
+    return _question_form().validate_python(run.about["question"])
+
+
+@functools.cache
+def _question_form() -> "TypeAdapter[Question]":
+    """Made once: it takes some milliseconds."""
     from pydantic import TypeAdapter
 
-    question: Question = TypeAdapter(Question).validate_python(run.about["question"])
-    return question
+    return TypeAdapter(Question)

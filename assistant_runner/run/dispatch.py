@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assistant_runner.run.events import CallFinished, CallStarted, Listener
-from assistant_runner.run.memory import Results, call_key
+from assistant_runner.run.events import CallFinished, CallStarted, Listener, Origin
+from assistant_runner.run.memory import Doubts, Results, call_key
 from assistant_runner.run.results import FunctionResult, render_output
 from assistant_runner.run.router import BundledCall, Entry, RejectedCall, RoutedCall
 from assistant_runner.tooling.contract import Gate, Tool, ToolContext, ToolOutcome
@@ -64,7 +64,7 @@ class Known:
     finished: Mapping[str, CallFinished] = field(default_factory=dict)
     unknown: Mapping[str, CallStarted] = field(default_factory=dict)
     carried: Results = field(default_factory=dict)
-    doubtful: dict[str, list[CallStarted]] = field(default_factory=dict)
+    doubtful: Doubts = field(default_factory=dict)
     again: DecideUnknown | None = None
 
 
@@ -135,12 +135,15 @@ class Dispatcher:
         if finished is not None:
             return _remembered(entry, finished)
         started = time.monotonic()
+        origin: Origin = "not made"
+        key: str | None = None
         if isinstance(entry, BundledCall):
             outcome = await self._call_bundle(entry)
         elif isinstance(entry, RejectedCall):
             outcome = ToolOutcome(entry.reason, is_error=True, rejected=True)
         else:
-            outcome = await self._call(entry)
+            key = call_key(entry.tool.name, entry.arguments)
+            outcome, origin = await self._call(entry, key)
         duration_s = time.monotonic() - started
         content, output, notes = render_output(
             outcome.content, is_error=outcome.is_error, cap=self._output_cap
@@ -164,41 +167,39 @@ class Dispatcher:
                     duration_s=round(duration_s, 4),
                     notes=result.notes,
                     content=content,
+                    origin=origin,
+                    key=key if origin != "made" else None,
                 )
             )
         return result, outcome
 
     async def _call_bundle(self, bundle: BundledCall) -> ToolOutcome:
-        calls: list[Awaitable[ToolOutcome]] = [
-            self._call(part)
-            if isinstance(part, RoutedCall)
-            else _resolved(ToolOutcome({"error": part.reason}, is_error=True, rejected=True))
-            for part in bundle.parts
-        ]
-        outcomes = await asyncio.gather(*calls)
-        content = [
-            {"tool": part.name, "output": outcome.content}
-            for part, outcome in zip(bundle.parts, outcomes, strict=True)
-        ]
+        pairs = await asyncio.gather(*(self._answer(part) for part in bundle.parts))
         return ToolOutcome(
-            content,
-            is_error=all(outcome.is_error for outcome in outcomes),
-            rejected=all(outcome.rejected for outcome in outcomes),
+            [{"tool": result.name, "output": result.content} for result, _ in pairs],
+            is_error=all(outcome.is_error for _, outcome in pairs),
+            rejected=all(outcome.rejected for _, outcome in pairs),
         )
 
-    async def _call(self, call: RoutedCall) -> ToolOutcome:
-        key = call_key(call.tool.name, call.arguments)
+    async def _call(self, call: RoutedCall, key: str) -> tuple[ToolOutcome, Origin]:
         if self._repeats.count(key, call.tool.name) > self._repeats.limit and key in self._repeats.last:
-            return _from_memory(self._repeats.last[key], self._repeats.limit)
-        if carried := self._known.carried.get(key):
-            outcome = ToolOutcome(carried.pop(0).content, notes=("from the run before, not called again",))
+            return _from_memory(self._repeats.last[key], self._repeats.limit), "not made"
+        unknown = self._known.unknown.get(call.tool_call_id)
+        if unknown is None and (carried := self._known.carried.get(key)):
+            known = carried.pop(0)
+            outcome = ToolOutcome(
+                known.content if known.content is not None else known.output,
+                is_error=known.is_error,
+                notes=("from the run before, not called again",),
+            )
             self._repeats.last[key] = outcome
-            return outcome
-        doubtful = self._known.doubtful.get(key)
-        unknown = self._known.unknown.get(call.tool_call_id) or (doubtful.pop(0) if doubtful else None)
+            return outcome, "carried"
+        doubtful = self._known.doubtful.get(key) if unknown is None else None
+        if doubtful:
+            unknown = doubtful.pop(0)
         harmless = is_harmless(call.tool)
         if unknown is not None and not harmless and not await self._may_repeat(unknown):
-            return ToolOutcome({"error": UNKNOWN_OUTCOME}, is_error=True)
+            return ToolOutcome({"error": UNKNOWN_OUTCOME}, is_error=True), "unknown"
         async with self._slots:
             await self._emit(
                 CallStarted(
@@ -207,6 +208,7 @@ class Dispatcher:
                     arguments=call.arguments,
                     effects=call.tool.effects,
                     harmless=harmless,
+                    doubtful=doubtful is not None and unknown is not None,
                 )
             )
             self._under_way[call.tool.name] += 1
@@ -215,16 +217,24 @@ class Dispatcher:
             )
             self._under_way[call.tool.name] -= 1
         self._repeats.last[key] = outcome
-        return outcome
+        return outcome, _origin_of(outcome)
 
     async def _may_repeat(self, call: CallStarted) -> bool:
         return self._known.again is not None and await self._known.again(call)
 
 
 def is_harmless(tool: Tool) -> bool:
-    """Whether a call of it may be made twice: it is declared to read. A tool that declares nothing may
-    write."""
-    return tool.effects == "read" and tool.effects_declared
+    """Whether a call of it may be made twice: it is declared to read, or asks a person. A tool that declares
+    nothing may write."""
+    return tool.kind == "human" or (tool.effects == "read" and tool.effects_declared)
+
+
+def _origin_of(outcome: ToolOutcome) -> Origin:
+    """Whether the gate let the call reach its tool."""
+    if outcome.unasked:
+        return "unasked"
+    refused = outcome.rejected or not {"refused", "answered from memory"}.isdisjoint(outcome.notes)
+    return "not made" if refused else "made"
 
 
 def _remembered(entry: Entry, finished: CallFinished) -> tuple[FunctionResult, ToolOutcome]:
@@ -259,7 +269,3 @@ def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-async def _resolved(outcome: ToolOutcome) -> ToolOutcome:
-    return outcome

@@ -24,6 +24,7 @@ from assistant_runner.errors import (
     LimitReached,
     NotFound,
     RateLimited,
+    RunCancelled,
     RunExpired,
     RunGone,
     RunTimedOut,
@@ -34,7 +35,6 @@ from assistant_runner.run.dispatch import DecideUnknown, Known
 from assistant_runner.run.endings import ending_of, quota_is_used_up
 from assistant_runner.run.events import (
     CallFinished,
-    CallStarted,
     Listener,
     OutputsSubmitted,
     RunEnded,
@@ -47,7 +47,7 @@ from assistant_runner.run.events import (
 )
 from assistant_runner.run.history import carried_words
 from assistant_runner.run.loop import RunLoop, Workshop, total_usage, wait_cancelled
-from assistant_runner.run.memory import Results, RunMemory, call_key, merged
+from assistant_runner.run.memory import Results, RunMemory
 from assistant_runner.run.records import request_document
 from assistant_runner.run.request import Limits, Round, RunRequest, RunResult
 from assistant_runner.run.results import function_result
@@ -59,8 +59,6 @@ from assistant_runner.wire.threads import Message
 log = logging.getLogger(__name__)
 
 RATE_TRIES = RetryPolicy(attempts=3, base_s=2.0, cap_s=20.0, longest_s=60.0)
-CANCELLED_BY_US = ("interrupted", "limit_reached", "deadline", "tool_stopped")
-"""Endings at which we cancelled the run ourselves: resumed, a fresh run takes its place (row S0.24)."""
 CLOCK_AHEAD_S = 30.0
 """A new run that looks older than this was not slow to arrive: our clock is wrong, or the backend's."""
 
@@ -180,12 +178,14 @@ class _Work:
         self._limits = limits
         self._pause_after = pause_after
         self._memory = memory or RunMemory()
+        self._left_at = self._memory.last_at
+        self._taken_up = False
         self._started = driver._monotonic()
         self._warnings: list[str] = []
-        self._results: Results = self._memory.results()
-        self._calls: dict[str, CallStarted] = {}  # begun here and not finished yet
+        for answer in (answers or {}).values():
+            self._memory.note(answer, driver._clock())
         self.watcher = self._new_watcher()
-        self.loop = self._new_loop(self._known(answers or {}))
+        self.loop = self._new_loop(self._known())
         self.loop.rounds.extend(_rounds_of(self._memory))
         self.starter = self._new_starter()
 
@@ -197,20 +197,16 @@ class _Work:
         elif isinstance(event, RunStarted) and self.watcher.run is not None:
             ahead_s = self._driver._clock() - self.watcher.run.created_at  # it was created just now
             self.loop.ahead_s = ahead_s if ahead_s > CLOCK_AHEAD_S else 0.0
-        elif isinstance(event, CallStarted):
-            self._calls[event.tool_call_id] = event
-        elif isinstance(event, CallFinished) and event.tool_call_id in self._calls:
-            call = self._calls.pop(event.tool_call_id)
-            if not event.is_error and event.tool == call.tool:  # a bundle's output is no single call's
-                self._results.setdefault(call_key(call.tool, call.arguments), []).append(event)
+        self._memory.note(event, self._driver._clock())
         if self._listener is not None:
             await self._listener(event)
 
-    def _known(self, answers: dict[str, CallFinished]) -> Known:
+    def _known(self) -> Known:
         return Known(
-            finished=self._memory.finished() | answers,
+            finished=self._memory.finished(),
             unknown=self._memory.unknown(),
             carried=self._memory.carried_left(),
+            doubtful=self._memory.doubts_left(),
             again=self._policies.again,
         )
 
@@ -249,7 +245,10 @@ class _Work:
     async def _take_over(self, run: Run) -> Run:
         """Finish a run that somebody left waiting: its calls are answered with our tools."""
         watcher = RunWatcher(self._backend, _nobody, run=run, sleep=self._driver._sleep)
-        loop = dataclasses.replace(self.loop, watcher=watcher, rounds=[], tool_usage=[], pause_after=None)
+        known = dataclasses.replace(self.loop.known, carried={}, doubtful={})  # those are not its calls
+        loop = dataclasses.replace(
+            self.loop, watcher=watcher, rounds=[], tool_usage=[], pause_after=None, known=known
+        )
         run, _ = await self._backend.retrieve_run(thread_id=run.thread_id, run_id=run.id)
         watcher.run = run
         return await loop.settle(run if run.is_settled else await watcher.poll())
@@ -345,21 +344,35 @@ class _Work:
 
     async def _fresh(self, run: Run, request: RunRequest) -> Run:
         """A new run on the same thread in the place of `run`, given the results that are finished."""
-        rounds, usage = self.loop.rounds, self.loop.tool_usage
+        rounds, usage, memory = self.loop.rounds, self.loop.tool_usage, self._memory
+        results = memory.results()
+        words = carried_words(results)
         self.watcher = self._new_watcher()
-        doubtful: dict[str, list[CallStarted]] = {}
-        for call in (*self._memory.unknown().values(), *self._calls.values()):
-            doubtful.setdefault(call_key(call.tool, call.arguments), []).append(call)
-        known = Known(
-            carried=merged(self._results, []),
-            doubtful=doubtful,
-            again=self._policies.again,
+        self.loop = self._new_loop(
+            Known(carried=results, doubtful=memory.doubts(), again=self._policies.again)
         )
-        self.loop = self._new_loop(known)
         self.loop.rounds.extend(rounds)
         self.loop.tool_usage.extend(usage)
         self.starter = self._new_starter()
-        return await self.starter.again(run, request, instructions=carried_words(self._results))
+        if self._taken_up and (lost := await self._lost_fresh(run, request, words)):
+            return await self._follow_lost(lost)
+        return await self.starter.again(run, request, instructions=words)
+
+    async def _lost_fresh(self, run: Run, request: RunRequest, words: str | None) -> Run | None:
+        """The fresh run that a process created in the place of `run` before it was killed: it was told what
+        was known, or, if nothing was, it came after all that the journal knows."""
+        self._taken_up = False
+        for found in (await self._backend.list_runs(run.thread_id)).data:
+            if found.id in self._memory.run_ids or found.assistant_id != request.assistant_id:
+                continue
+            if words in (found.instructions or "") if words else found.created_at >= int(self._left_at):
+                return found
+        return None
+
+    async def _follow_lost(self, lost: Run) -> Run:
+        await self.watcher.adopt(lost)
+        self.watcher.whole = False
+        return lost if lost.is_settled else await self.watcher.poll()
 
     async def take_up(self, request: RunRequest) -> Run:
         """The settled run that the journal remembers; a new one if none ever began."""
@@ -372,8 +385,8 @@ class _Work:
                 )
             if lost is None:
                 return await self.starter.start(request)
-            await self.watcher.adopt(lost)
-            return lost if lost.is_settled else await self.watcher.poll()
+            return await self._follow_lost(lost)
+        self._taken_up = True
         try:
             run, _ = await self._backend.retrieve_run(thread_id=memory.thread_id, run_id=memory.run_id)
         except NotFound as error:
@@ -385,6 +398,7 @@ class _Work:
             ) from error
         self.watcher.run = run
         self.watcher.whole = False
+        ended_by = (memory.ended.error or {}).get("kind") if memory.ended is not None else None
         await self.emit(
             RunResumed(
                 run_id=run.id,
@@ -394,8 +408,7 @@ class _Work:
             )
         )
         await self._see_lost_submission(run)
-        kind = (memory.ended.error or {}).get("kind") if memory.ended is not None else None
-        if run.status == "cancelled" and kind in CANCELLED_BY_US:
+        if run.status == "cancelled" and ended_by != RunCancelled.kind:  # we did it, perhaps killed at it
             return await self._fresh(run, request)
         if run.is_settled and not (run.status == "requires_action" and run.required_action is None):
             return run
@@ -523,28 +536,33 @@ class _Work:
     async def tell_end(self, error: AssistantRunnerError) -> None:
         run = self.watcher.run
         document: Any = error.document()["error"]
+        status = run.status if run else "not started"
+        if isinstance(error, RunExpired):  # by the clock it is, the backend may say so a moment later
+            status = "expired"
         await self.emit(
             RunEnded(
                 run_id=run.id if run else "",
                 thread_id=run.thread_id if run else "",
-                status=run.status if run else "not started",
+                status=status,
                 error=document,
             )
         )
 
 
 def _rounds_of(memory: RunMemory) -> list[Round]:
-    """The rounds that were submitted before; the one that was not is made again from its results."""
-    rounds = []
-    for known in memory.rounds:
-        if not known.submitted:
-            break
+    """The rounds that were made before, by this run and those that it took the place of; the one that was
+    not submitted is made again from its results."""
+    rounds: list[Round] = []
+    for known in memory.every_round:
+        done = known.submitted if known.run_id == memory.run_id else known.completed
+        if known.run_id not in memory.run_ids or not done or known.open_calls():
+            continue
         outputs = [
             function_result(call_id, finished.content, is_error=finished.is_error)
             for call_id in (call["id"] for call in known.calls)
             if (finished := known.finished.get(call_id))
         ]
-        rounds.append(Round(known.number, known.run, known.calls, outputs))
+        rounds.append(Round(len(rounds) + 1, known.run, known.calls, outputs))
     return rounds
 
 

@@ -7,10 +7,14 @@ Order of a round (row S0.22): run → router → calls → results → append �
 import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 FOR_THE_JOURNAL: Mapping[str, bool] = {"journal_only": True}
 """Marks a field that the journal needs and that `--jsonl` does not print."""
+
+Origin = Literal["made", "carried", "unknown", "unasked", "not made"]
+"""Of a result: the tool was asked; an earlier run had it; nobody knows whether the call was made, and it is
+not made again; it waits for an approval; anything else that reached no handler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,8 @@ class RoundStarted(RunEvent):
 class CallStarted(RunEvent):
     """`kind` is always function here; `effects` is read or write (a crash may leave it unknown).
 
-    `harmless`: whether the call may be made twice, see `dispatch.is_harmless`.
+    `harmless`: whether the call may be made twice, see `dispatch.is_harmless`. `doubtful`: it is made in the
+    place of one whose outcome an earlier run left unknown.
     """
 
     name: ClassVar[str] = "call.started"
@@ -99,11 +104,15 @@ class CallStarted(RunEvent):
     effects: str
     kind: str = "function"
     harmless: bool = field(default=False, metadata=FOR_THE_JOURNAL)
+    doubtful: bool = field(default=False, metadata=FOR_THE_JOURNAL)
 
 
 @dataclass(frozen=True, slots=True)
 class CallFinished(RunEvent):
-    """In completion order. `output` is what will be submitted, `content` the plain data behind it."""
+    """In completion order. `output` is what will be submitted, `content` the plain data behind it.
+
+    `origin`: where the result comes from; with `key`, the call's `call_key`, for what was not made here.
+    """
 
     name: ClassVar[str] = "call.finished"
     tool_call_id: str
@@ -114,6 +123,8 @@ class CallFinished(RunEvent):
     notes: tuple[str, ...] = ()
     kind: str = "function"
     content: Any = field(default=None, metadata=FOR_THE_JOURNAL)
+    origin: Origin = field(default="made", metadata=FOR_THE_JOURNAL)
+    key: str | None = field(default=None, metadata=FOR_THE_JOURNAL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from assistant_runner.errors import UsageError
 from assistant_runner.run.journal import JournalRun
-from assistant_runner.run.memory import Results, RunMemory, merged
+from assistant_runner.run.memory import Results, RunMemory
 from assistant_runner.run.request import RunRequest
 
 CARRIED_CHARACTERS = 8000
@@ -95,8 +95,13 @@ def fork_request(
     known = len(memory.rounds)
     if round_number is not None and not 0 <= round_number <= known:
         raise UsageError(f"round {round_number}: the run has {known}", remedy=f"give --round 0 to {known}")
-    kept = memory.rounds[: known if round_number is None else round_number]
-    carried = merged({}, kept)
+    if round_number is None:
+        carried = memory.results()
+    else:
+        carried = {}
+        for kept in memory.rounds[:round_number]:
+            for key, call in (*kept.given(), *kept.results()):
+                carried.setdefault(key, []).append(call)
     words = [text for text in (request.additional_instructions, carried_words(carried)) if text]
     changes: dict[str, Any] = {"thread_id": None, "additional_instructions": "\n\n".join(words) or None}
     if model is not None:

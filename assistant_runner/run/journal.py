@@ -515,7 +515,10 @@ def _changes(event: RunEvent) -> dict[str, Any]:
             "assistant_id": event.assistant_id,
             "model": event.model,
             "status": "in_progress",
+            "error": None,
         }
+    if isinstance(event, RunResumed):
+        return {"status": event.status, "error": None}
     if isinstance(event, RunEnded):
         return {"status": event.status, "error": record_text(event.error) if event.error else None}
     return {}

@@ -1,9 +1,9 @@
 """What the journal's records tell of a run: enough to go on without doing anything twice."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from assistant_runner.run.events import (
     CallFinished,
@@ -12,18 +12,28 @@ from assistant_runner.run.events import (
     RoundCompleted,
     RoundStarted,
     RunEnded,
+    RunEvent,
     RunRequested,
+    RunResumed,
     RunStarted,
 )
 from assistant_runner.run.journal import Record
 
+Call = TypeVar("Call")
+
 Results = dict[str, list[CallFinished]]
 """What finished calls gave, by `call_key`; of identical calls in the order in which they were made."""
+
+Doubts = dict[str, list[CallStarted]]
+"""Calls that were begun and whose outcome is not known, by `call_key`."""
 
 
 @dataclass
 class RoundMemory:
-    """One round as far as it is known. `finished` and `started` are by tool call id."""
+    """One round as far as it is known. `finished`, `started` and `waiting` are by tool call id.
+
+    `waiting`: calls that were not made yet, because a person has to say something first.
+    """
 
     run_id: str
     number: int
@@ -31,6 +41,7 @@ class RoundMemory:
     run: dict[str, Any] = field(default_factory=dict)
     started: dict[str, CallStarted] = field(default_factory=dict)
     finished: dict[str, CallFinished] = field(default_factory=dict)
+    waiting: set[str] = field(default_factory=set)
     completed: bool = False
     submitted: bool = False
 
@@ -40,44 +51,57 @@ class RoundMemory:
             call["id"]: call["function"]["name"] for call in self.calls if call["id"] not in self.finished
         }
 
-    def results(self) -> list[tuple[str, CallFinished]]:
-        """The calls that were made and gave something, with their `call_key`."""
-        return [
-            (call_key(begun.tool, begun.arguments), call)
-            for call_id, call in self.finished.items()
-            if (begun := self.started.get(call_id)) and not call.is_error and call.tool == begun.tool
-        ]
+    def results(self) -> Iterator[tuple[str, CallFinished]]:
+        """What a later run need not ask a tool for, with its `call_key`: what calls gave, what a call
+        that may have written failed with, and that a call's outcome is unknown."""
+        for call_id, call in self.finished.items():
+            begun = self.started.get(call_id)
+            if call.origin == "unknown" and call.key:
+                yield call.key, call
+            elif call.origin == "made" and begun and not (call.is_error and begun.harmless):
+                yield call_key(begun.tool, begun.arguments), call
 
-    def given_again(self) -> list[str]:
-        """The `call_key` of calls that were answered without being made."""
-        return [
-            call_key(call["function"]["name"], call["function"].get("json_arguments"))
-            for call in self.calls
-            if call["id"] in self.finished
-            and call["id"] not in self.started
-            and not self.finished[call["id"]].is_error
-        ]
+    def given(self) -> Iterator[tuple[str, CallFinished]]:
+        """What was carried into this round, with its `call_key`."""
+        for call in self.finished.values():
+            if call.origin == "carried" and call.key:
+                yield call.key, call
+
+    def doubts_met(self) -> Iterator[str]:
+        """The `call_key` of calls whose doubt an earlier run left, and that were decided on here."""
+        for begun in self.started.values():
+            if begun.doubtful:
+                yield call_key(begun.tool, begun.arguments)
+        for call_id, call in self.finished.items():
+            if call.origin == "unknown" and call.key and call_id not in self.started:
+                yield call.key
 
     def unknown(self) -> list[CallStarted]:
         """Calls that were begun and whose outcome is not known."""
-        return [call for call_id, call in self.started.items() if call_id not in self.finished]
+        settled = self.finished.keys() | self.waiting
+        return [call for call_id, call in self.started.items() if call_id not in settled]
 
 
 @dataclass
 class RunMemory:
-    """What the journal knows of a run: enough to go on without doing anything twice.
+    """What is known of a run: enough to go on without doing anything twice.
 
-    `requested_at` in Unix seconds. `carried`: results of runs that this one took the place of.
-    `every_round` has also those of a run that blocked the thread and was taken over first.
+    `requested_at` and `last_at`, of the newest record, in Unix seconds. `carried` and `doubtful`: what runs
+    that this one took the place of had found, and what they left unknown; `run_ids` those runs and this
+    one. `every_round` has also those of a run that blocked the thread and was taken over first.
     """
 
     request: dict[str, Any] | None = None
     requested_at: float = 0.0
+    last_at: float = 0.0
     run_id: str | None = None
     thread_id: str | None = None
+    run_ids: list[str] = field(default_factory=list)
     every_round: list[RoundMemory] = field(default_factory=list)
     carried: Results = field(default_factory=dict)
+    doubtful: Doubts = field(default_factory=dict)
     ended: RunEnded | None = None
+    _current: RoundMemory | None = None
 
     @property
     def rounds(self) -> list[RoundMemory]:
@@ -86,15 +110,20 @@ class RunMemory:
 
     def results(self) -> Results:
         """What finished calls gave: for a fresh run that asks for the same again."""
-        return merged(self.carried, self.rounds)
+        return _added(self.carried, (pair for known in self.rounds for pair in known.results()))
 
     def carried_left(self) -> Results:
         """What is carried and was not given to this run yet."""
-        left = merged(self.carried, [])
-        for key in (key for known in self.rounds for key in known.given_again()):
-            if left.get(key):
-                left[key].pop(0)
-        return left
+        return _without(self.carried, (key for known in self.rounds for key, _ in known.given()))
+
+    def doubts(self) -> Doubts:
+        """The calls of unknown outcome: for a fresh run that asks for the same again."""
+        unknown = (call for known in self.rounds for call in known.unknown())
+        return _added(self.doubts_left(), ((call_key(call.tool, call.arguments), call) for call in unknown))
+
+    def doubts_left(self) -> Doubts:
+        """What earlier runs left unknown and this one has not met yet."""
+        return _without(self.doubtful, (key for known in self.rounds for key in known.doubts_met()))
 
     def open_calls(self) -> dict[str, str]:
         """The last round's calls without a result: tool names by tool call id."""
@@ -108,14 +137,64 @@ class RunMemory:
         """All calls that were begun and whose outcome is not known, by tool call id."""
         return {call.tool_call_id: call for known in self.every_round for call in known.unknown()}
 
+    def note(self, event: RunEvent, at: float) -> None:
+        """Learn from an event; a round that is begun again (after a kill) is one round."""
+        self.last_at = at
+        current = self._current
+        if isinstance(event, RunRequested):
+            self.request, self.requested_at = event.request, at
+        elif isinstance(event, RunStarted):
+            if self.run_id not in (None, event.run_id):  # a fresh run takes the place of another
+                self.carried, self.doubtful = self.results(), self.doubts()
+            self.run_id, self.thread_id, self.ended = event.run_id, event.thread_id, None
+            self.run_ids.append(event.run_id)
+        elif isinstance(event, RunResumed):
+            self.ended = None
+        elif isinstance(event, RoundStarted):
+            self._begin_round(event)
+        elif isinstance(event, CallStarted) and current:
+            current.started[event.tool_call_id] = event
+            current.finished.pop(event.tool_call_id, None)
+            current.waiting.discard(event.tool_call_id)
+        elif isinstance(event, CallFinished) and current:
+            if event.origin == "unasked":
+                current.waiting.add(event.tool_call_id)
+            else:
+                current.finished[event.tool_call_id] = event
+        elif isinstance(event, RoundCompleted) and current:
+            current.completed = True
+        elif isinstance(event, OutputsSubmitted) and current:
+            current.submitted = True
+        elif isinstance(event, RunEnded):
+            self.ended = event
+            if current:
+                current.waiting.update((event.error or {}).get("questions") or ())
 
-def merged(carried: Results, rounds: Sequence[RoundMemory]) -> Results:
-    """New lists of what is carried and of what the rounds gave."""
-    results = {key: list(calls) for key, calls in carried.items()}
-    for known in rounds:
-        for key, call in known.results():
-            results.setdefault(key, []).append(call)
-    return results
+    def _begin_round(self, event: RoundStarted) -> None:
+        asked = {call["id"] for call in event.calls}
+        for known in self.every_round:
+            if known.run_id == event.run_id and {call["id"] for call in known.calls} == asked:
+                self._current = known
+                return
+        self._current = RoundMemory(event.run_id, event.number, event.calls, event.run)
+        self.every_round.append(self._current)
+
+
+def _added(before: Mapping[str, list[Call]], more: Iterator[tuple[str, Call]]) -> dict[str, list[Call]]:
+    """New lists of both."""
+    added = {key: list(calls) for key, calls in before.items()}
+    for key, call in more:
+        added.setdefault(key, []).append(call)
+    return added
+
+
+def _without(before: Mapping[str, list[Call]], used: Iterator[str]) -> dict[str, list[Call]]:
+    """New lists without the first ones of these keys."""
+    left = {key: list(calls) for key, calls in before.items()}
+    for key in used:
+        if left.get(key):
+            left[key].pop(0)
+    return left
 
 
 def call_key(tool: str, arguments: Any) -> str:
@@ -129,33 +208,11 @@ def call_finished(document: Mapping[str, Any]) -> CallFinished:
 
 
 def recall(records: Sequence[Record], *, carried: Results | None = None) -> RunMemory:
-    """The memory of these records; a round that was begun again (after a kill) is one round.
+    """The memory of these records.
 
     `carried`: results that the run was given from another one when it was asked for.
     """
     memory = RunMemory(carried=carried or {})
-    current: RoundMemory | None = None
     for record in records:
-        event = record.event
-        if isinstance(event, RunRequested):
-            memory.request, memory.requested_at = event.request, record.at
-        elif isinstance(event, RunStarted):
-            if memory.run_id not in (None, event.run_id):  # a fresh run took the place of one that expired
-                memory.carried = memory.results()
-            memory.run_id, memory.thread_id = event.run_id, event.thread_id
-        elif isinstance(event, RoundStarted):
-            if current is None or (current.run_id, current.number) != (event.run_id, event.number):
-                current = RoundMemory(event.run_id, event.number, event.calls, event.run)
-                memory.every_round.append(current)
-        elif isinstance(event, CallStarted) and current:
-            current.started[event.tool_call_id] = event
-            current.finished.pop(event.tool_call_id, None)
-        elif isinstance(event, CallFinished) and current:
-            current.finished[event.tool_call_id] = event
-        elif isinstance(event, RoundCompleted) and current:
-            current.completed = True
-        elif isinstance(event, OutputsSubmitted) and current:
-            current.submitted = True
-        elif isinstance(event, RunEnded):
-            memory.ended = event
+        memory.note(record.event, record.at)
     return memory

@@ -48,12 +48,18 @@ def _plain(value: Any) -> Any:
 def request_of(document: Mapping[str, Any]) -> RunRequest:
     """The request of its document; ConfigurationError if it is of another version."""
     try:
-        return TypeAdapter(RunRequest).validate_python(dict(document))
+        return _request_form().validate_python(dict(document))
     except ValidationError as error:
         raise ConfigurationError(
             f"the journal's request cannot be read: {error.errors()[0]['msg']}",
             remedy="it was written by another version: ask again",
         ) from None
+
+
+@functools.cache
+def _request_form() -> TypeAdapter[RunRequest]:
+    """Made once: it takes some milliseconds."""
+    return TypeAdapter(RunRequest)
 
 
 def result_record(result: RunResult) -> dict[str, Any]:

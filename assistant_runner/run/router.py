@@ -46,7 +46,10 @@ class RejectedCall:
 
 @dataclass(frozen=True, slots=True)
 class BundledCall:
-    """A made-up wrapper that bundles several calls: one id, one output (case-033)."""
+    """A made-up wrapper that bundles several calls: one id, one output (case-033).
+
+    Its parts have ids of their own (`ID.1`, `ID.2`), by which the journal and their tools know them.
+    """
 
     tool_call_id: str
     name: str
@@ -124,7 +127,10 @@ def _route_call(call: ToolCall, tools: Mapping[str, Tool]) -> Entry:
     if isinstance(bundle, Rejection):
         return RejectedCall(call.id, name, bundle.reason)
     if bundle is not None:
-        parts = [_route(call.id, part.name, part.arguments, tools) for part in bundle]
+        parts = [
+            _route(f"{call.id}.{number}", part.name, part.arguments, tools)
+            for number, part in enumerate(bundle, 1)
+        ]
         return BundledCall(call.id, name, parts)
     return _route(call.id, name, raw, tools)
 

@@ -18,7 +18,7 @@ from assistant_runner.run.events import (
     Warned,
 )
 from assistant_runner.run.journal import Journal
-from assistant_runner.run.memory import recall
+from assistant_runner.run.memory import call_key, recall
 
 CALL = {
     "id": "call_1",
@@ -289,7 +289,7 @@ async def test_of_identical_calls_each_result_is_carried_once_also_after_a_kill(
             CallFinished("call_2", "t", False, "more", 0.1),
             RunStarted("run_2", "thread_1", "asst_1", "m"),
             RoundStarted("run_2", 1, [{**CALL, "id": "call_3"}]),
-            CallFinished("call_3", "t", False, "out", 0.0),  # given again, not made
+            CallFinished("call_3", "t", False, "out", 0.0, origin="carried", key=call_key("t", {})),
         ):
             await recording.listen(event)
         recording._write({})
