@@ -65,7 +65,7 @@ def show(name: str, folder: Path | None, as_json: bool) -> None:
 @folder_option
 def schema(names: tuple[str, ...], folder: Path | None) -> None:
     """The definitions as the model gets them, as JSON: one object for one name, else a list."""
-    definitions = [tool.definition().function.document() for tool in _load(names, folder)]
+    definitions = [tool.definition().function.document() for tool in _load(names, folder)[0]]
     _print(definitions[0] if names and len(definitions) == 1 else definitions)
 
 
@@ -80,13 +80,15 @@ def lint(
     profile: str,
     as_json: bool,
 ) -> int:
-    """What a model would stumble over. Exit status 3 if there is an error among the findings."""
+    """What a model would stumble over. Exit status 3 if there is an error among the findings, or a module
+    that cannot be loaded."""
     from assistant_runner.errors import ConfigurationError, UsageError
     from assistant_runner.tooling.linting import lint as judge
 
     if profile not in ("default", "pangu"):
         raise UsageError(f"there is no profile {profile!r}", remedy="use default or pangu")
-    findings = judge(_load(names, folder), profile="pangu" if profile == "pangu" else "default")
+    tools, problems = _load(names, folder)
+    findings = judge(tools, profile="pangu" if profile == "pangu" else "default")
     if as_json:
         _print([{"tool": one.tool, "level": one.level, "message": one.message} for one in findings])
     else:
@@ -94,7 +96,7 @@ def lint(
             click.echo(printable(f"{one.tool}: {one.level}: {one.message}"))
     errors = sum(one.level == "error" for one in findings)
     click.echo(f"{len(findings)} findings, {errors} of them errors", err=True)
-    return ConfigurationError.exit_status if errors else 0
+    return ConfigurationError.exit_status if errors or problems else 0
 
 
 @app.command()
@@ -247,21 +249,22 @@ def _raw_document(
     return [Masker(secrets_of(environ)).mask_value(to_plain(document)[0])]
 
 
-def _load(names: Sequence[str], folder: Path | None) -> list["Tool"]:
+def _load(names: Sequence[str], folder: Path | None) -> tuple[list["Tool"], Sequence[str]]:
+    """The tools, and in words the modules that cannot be loaded, which were said."""
     from assistant_runner.tooling.registry import find_tools, load_tools
 
     if names:
-        return list(load_tools(names, folder=_folder(folder), cwd=Path.cwd()).values())
+        return list(load_tools(names, folder=_folder(folder), cwd=Path.cwd()).values()), ()
     catalogue = find_tools(folder=_folder(folder))
     for problem in catalogue.problems:
         click.echo(printable(f"not loaded: {problem}"), err=True)
-    return list(catalogue.tools.values())
+    return list(catalogue.tools.values()), catalogue.problems
 
 
 def _load_one(name: str, folder: Path | None) -> "Tool":
     from assistant_runner.errors import UsageError
 
-    found = _load([name], folder)
+    found, _ = _load([name], folder)
     if len(found) > 1:
         names = ", ".join(tool.name for tool in found)
         raise UsageError(f"{name} holds several tools: {names}", remedy=f"name one: {name}:{found[0].name}")

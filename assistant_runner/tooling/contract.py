@@ -155,11 +155,13 @@ class Tool:
 
     def definition(self) -> FunctionTool:
         """What the model is offered: the description with *when to use it* after it (row S4.4)."""
-        words = [self.description, self.when_to_use]
+        what, when = self.description.strip(), self.when_to_use.strip()
+        if when and what[-1:].isalnum():
+            what += "."
         return FunctionTool(
             function=FunctionDefinition(
                 name=self.name,
-                description=" ".join(word.strip() for word in words if word.strip()),
+                description=f"{what} {when}".strip(),
                 strict=self.strict,
                 parameters=dict(self.parameters),
             )

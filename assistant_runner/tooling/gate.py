@@ -200,7 +200,7 @@ class ToolGate:
             try:
                 outcome = await _handle(tool, arguments, _counting(context, spent), deadline)
                 return replace(outcome, usage=_total(spent))
-            except TimeoutError:
+            except _OutOfTime:
                 outcome = ToolOutcome(f"{tool.name} timed out after {limit_s:g} s", is_error=True)
                 return replace(outcome, usage=_total(spent))
             except Exception as error:
@@ -280,10 +280,14 @@ def _judge(tool: Tool, result: Any) -> ToolOutcome:
     return ToolOutcome(content, raw=result, notes=notes)
 
 
+class _OutOfTime(Exception):
+    """The call's deadline came; a TimeoutError is the tool's own."""
+
+
 async def _handle(
     tool: Tool, arguments: dict[str, Any], context: ToolContext, deadline: float
 ) -> ToolOutcome:
-    """What the handler returns, judged, or TimeoutError at the deadline: nobody waits for a stuck one."""
+    """What the handler returns, judged, or _OutOfTime at the deadline: nobody waits for a stuck one."""
     handler = partial(tool.handler, *([context] if tool.takes_context else []), **arguments)
     work = asyncio.ensure_future(_invoke(tool, handler))
     try:
@@ -294,7 +298,7 @@ async def _handle(
     if not done:
         work.cancel()
         work.add_done_callback(_forget)
-        raise TimeoutError
+        raise _OutOfTime
     if work.cancelled():
         raise ToolFailure("the tool cancelled itself")
     return work.result()
@@ -384,15 +388,29 @@ def _total(spent: list[Usage]) -> Usage | None:
     )
 
 
-def _is_transient(error: Exception) -> bool:
+def _leaves(error: BaseException) -> list[BaseException]:
+    """What a group of errors is made of; of any other error, itself."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for one in error.exceptions for leaf in _leaves(one)]
+
+
+def _is_transient(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_transient, _leaves(error)))
     if isinstance(error, ToolFailure):
         return error.transient
+    if isinstance(error, TimeoutError | ConnectionError):
+        return True
     import httpx  # costs a tenth of a second: only when something went wrong
 
     return isinstance(error, httpx.TransportError)
 
 
 def _say(error: BaseException) -> str:
-    """Type and message on one line, no stack."""
-    words = " ".join(str(error).split())[:ERROR_CHARACTERS]
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+    """Type and message on one line, no stack; of a group, of each error in it."""
+    said = [
+        f"{type(leaf).__name__}: {words}" if (words := " ".join(str(leaf).split())) else type(leaf).__name__
+        for leaf in _leaves(error)
+    ]
+    return "; ".join(dict.fromkeys(said))[:ERROR_CHARACTERS]

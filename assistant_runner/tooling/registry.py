@@ -192,6 +192,17 @@ def _candidates(module: ModuleType, stem: str) -> list[Any]:
     return [value for value in own.values() if inspect.isfunction(value) and inspect.getdoc(value)]
 
 
+def _without_words(path: Path) -> str:
+    """Which functions of the file would be tools if they had a docstring."""
+    module = load_module(path)
+    names = [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and inspect.isfunction(value) and value.__module__ == module.__name__
+    ]
+    return f": {', '.join(names)} without a docstring" if names else ""
+
+
 def _is_instance(value: Any) -> bool:
     """An object of a marked class that has a run method."""
     return not inspect.isclass(value) and options_of(type(value)) is not None and hasattr(value, "run")
@@ -205,7 +216,9 @@ def _load(address: str, folders: Sequence[Path], cwd: Path) -> list[Tool]:
         path = cwd / Path(address).expanduser()
         if not (found := tools_of_file(path)):
             raise ConfigurationError(
-                f"{path} holds no tool", remedy="write a function with types and a docstring", address=address
+                f"{path} holds no tool{_without_words(path)}",
+                remedy="write a function with types and a docstring",
+                address=address,
             )
         return found
     return [_by_name(address, folders)]
@@ -265,9 +278,11 @@ def _by_name(name: str, folders: Sequence[Path]) -> Tool:
     for place in reversed(folders):
         for path in _module_files(place):
             _collect(box, problems, tools_of_file, path)
+    for entry in _entry_points():  # its tool may be called otherwise than the entry
+        _collect(box, problems, _tools_of_entry_point, entry)
     if name in box:
         return box[name]
-    known = sorted({*box.names(), *(entry.name for entry in _entry_points())})
+    known = sorted(box.names())
     near = near_words(name, known)
     hint = f"; did you mean {near[0]}?" if near else ""
     broken = "".join(f"; not loaded: {problem}" for problem in problems)
@@ -316,6 +331,16 @@ def _module_files(place: Path) -> list[Path]:
     return sorted(path for path in place.glob("*.py") if not path.name.startswith("_"))
 
 
+def _import_name(path: Path) -> str:
+    """What a file is called as a module of the package that it lies in."""
+    names = [path.parent.name, path.stem]
+    for folder in path.parents[1:]:
+        if not (folder / "__init__.py").is_file():
+            break
+        names.insert(0, folder.name)
+    return ".".join(names)
+
+
 def _broken(error: BaseException, path: Path) -> ConfigurationError:
     """Where in the file it broke: the last line of the trace that lies in it, or the syntax error's."""
     line = error.lineno if isinstance(error, SyntaxError) and error.filename == str(path) else None
@@ -326,9 +351,12 @@ def _broken(error: BaseException, path: Path) -> ConfigurationError:
     words = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
     if isinstance(error, ConfigurationError):
         words = error.message
+    remedy = "correct the module; the other tools are not affected"
+    if isinstance(error, ImportError) and "relative import" in words:
+        remedy = f"name it as a part of its package, from the folder above that: {_import_name(path)}:NAME"
     return ConfigurationError(
         f"{where}: {type(error).__name__}: {words}",
-        remedy="correct the module; the other tools are not affected",
+        remedy=remedy,
         path=str(path),
         line=line,
     )

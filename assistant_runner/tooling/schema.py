@@ -128,6 +128,12 @@ def tool_from(candidate: Any, *, source: str = "") -> Tool:
         return tool_from_class(candidate, source=source)
     if callable(candidate):
         return tool_from_function(candidate, source=source)
+    if inspect.ismodule(candidate):
+        raise ConfigurationError(
+            f"{candidate.__name__} is a module, no tool",
+            remedy=f"name a function in it: {candidate.__name__}:NAME",
+            source=source,
+        )
     raise ConfigurationError(
         f"{candidate!r} is no tool: neither a function nor a class with a run method",
         remedy="name a function",

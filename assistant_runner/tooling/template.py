@@ -1,5 +1,6 @@
 """A working tool with its test, as `tools new` writes it."""
 
+import sys
 from keyword import iskeyword
 from pathlib import Path
 
@@ -57,6 +58,10 @@ def write_tool(name: str, folder: Path) -> tuple[Path, Path]:
         raise UsageError(
             f"{name!r} is no name for a tool",
             remedy="use letters, digits and _, beginning with a letter, and no word of Python",
+        )
+    if name in sys.stdlib_module_names:
+        raise UsageError(
+            f"{name}.py would stand in the way of Python's own module {name}", remedy="choose another name"
         )
     paths = (folder / f"{name}.py", folder / f"test_{name}.py")
     for path in paths:

@@ -143,7 +143,7 @@ def test_new_writes_a_tool_that_works_and_whose_test_passes(cli, tmp_path: Path)
     assert "2 passed" in tested.stdout
 
 
-@pytest.mark.parametrize("name", ["größe!", "../x", "1st", "foo-bar", "import"])
+@pytest.mark.parametrize("name", ["größe!", "../x", "1st", "foo-bar", "import", "calendar"])
 def test_new_refuses_names_that_cannot_be(cli, name: str):
     assert cli("tools", "new", name).status == 2
 
@@ -184,6 +184,14 @@ def test_lint_judges_as_a_model_would_see_it(cli, tmp_path: Path):
     for words in ("says little", "6 parameters", "A has no description", "when to use", "nested 3 levels"):
         assert words in outcome.stdout
     assert (outcome.status, strict.status) == (0, 3)
+
+
+def test_lint_leaves_with_3_if_a_module_cannot_be_loaded(cli, tmp_path: Path):
+    (tmp_path / "broken.py").write_text("import no_such_module_here")
+
+    outcome = cli("tools", "lint", "--folder", ".")
+
+    assert outcome.status == 3
 
 
 def test_lint_sees_tools_that_are_easily_confused(cli, tmp_path: Path):

@@ -495,6 +495,31 @@ class TestFetchedText:
         assert not outcome.is_error
 
 
+async def test_a_timeout_of_the_tools_own_is_no_timeout_of_the_call_and_passes():
+    tries = []
+
+    @tool(retries=1)
+    def ask() -> str:
+        """Ask a slow server"""
+        tries.append(1)
+        raise TimeoutError("the server took 0.1 s")
+
+    outcome = await ToolGate().call(tool_from(ask), {}, make_context())
+
+    assert outcome.content == "ask failed: TimeoutError: the server took 0.1 s"
+    assert len(tries) == 2
+
+
+async def test_a_group_of_errors_is_said_error_by_error():
+    async def ask() -> str:
+        """Ask several servers"""
+        raise ExceptionGroup("unhandled", [ValueError("a"), ExceptionGroup("inner", [KeyError("b")])])
+
+    outcome = await ToolGate().call(tool_from(ask), {}, make_context())
+
+    assert outcome.content == "ask failed: ValueError: a; KeyError: 'b'"
+
+
 class TestLongOutputs:
     async def test_case_041_the_whole_text_is_kept_and_can_be_paged(self, tmp_path):
         spill = Spill(tmp_path / "outputs")

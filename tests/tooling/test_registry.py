@@ -117,3 +117,51 @@ def test_a_tool_may_import_what_lies_beside_it(tmp_path: Path):
     )
 
     assert load_tools(["./bell.py:bell"], cwd=tmp_path)["bell"].handler() == "ding"
+
+
+@pytest.fixture
+def tides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package whose entry points are called otherwise than what they lead to."""
+    package = tmp_path / "tide_tables"
+    package.mkdir()
+    (package / "__init__.py").write_text('def low(city: str) -> str:\n    """Low tide"""\n    return city\n')
+    about = tmp_path / "tide_tables-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: tide-tables\nVersion: 1\n")
+    points = "[assistant_runner.tools]\nebb = tide_tables:low\nwhole = tide_tables\n"
+    (about / "entry_points.txt").write_text(points)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("tides")
+@pytest.mark.parametrize("name", ["ebb", "low"])
+def test_a_tool_of_an_entry_point_is_found_by_both_names(name: str):
+    assert load_tools([name]).names() == ["low"]
+
+
+@pytest.mark.usefixtures("tides")
+def test_an_entry_point_that_is_a_module_says_what_to_name():
+    with pytest.raises(ConfigurationError, match="tide_tables is a module, no tool") as caught:
+        load_tools(["whole"])
+
+    assert caught.value.remedy == "name a function in it: tide_tables:NAME"
+
+
+def test_a_file_of_a_package_with_relative_imports_is_to_be_named_as_its_part(tmp_path: Path):
+    inner = tmp_path / "tides" / "inner"
+    inner.mkdir(parents=True)
+    for folder in (inner, inner.parent):
+        (folder / "__init__.py").touch()
+    (inner / "core.py").write_text("from . import helper\n")
+
+    with pytest.raises(ConfigurationError, match="line 1: ImportError") as caught:
+        load_tools(["tides/inner/core.py:high"], cwd=tmp_path)
+
+    assert str(caught.value.remedy).endswith("from the folder above that: tides.inner.core:NAME")
+
+
+def test_a_file_without_docstrings_names_the_functions_that_lack_one(tmp_path: Path):
+    (tmp_path / "mute.py").write_text("def one(x: int) -> int:\n    return x\n")
+
+    with pytest.raises(ConfigurationError, match=r"mute\.py holds no tool: one without a docstring"):
+        load_tools(["./mute.py"], cwd=tmp_path)

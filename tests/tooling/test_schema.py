@@ -2,7 +2,7 @@
 
 import datetime
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -312,7 +312,10 @@ def test_row_s4_4_when_to_use_stands_after_the_description():
         """Book a room."""
         return room
 
+    stopped = replace(tool_from(book), description="Book a room")
+
     assert tool_from(book).definition().function.description == "Book a room. Use it for rooms."
+    assert stopped.definition() == tool_from(book).definition()
 
 
 @pytest.mark.parametrize(
