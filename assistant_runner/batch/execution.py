@@ -352,11 +352,9 @@ class Batch:
 
     async def _admit(self, row: Row) -> bool:
         """A place for one more row; False if the batch stops here."""
-        while self.stop is None and (
-            self._store.backlog >= WINDOW or self._chained >= WINDOW or self.spending.must_wait()
-        ):
-            self._room.clear()
-            await self._room.wait()
+        await self._wait_while(
+            lambda: self._store.backlog >= WINDOW or self._chained >= WINDOW or self.spending.must_wait()
+        )
         if not self._may_go_on():
             return False
         if not await self.limiter.admit():
@@ -365,6 +363,11 @@ class Batch:
             self.limiter.release()
             return False
         return True
+
+    async def _wait_while(self, crowded: Callable[[], bool]) -> None:
+        while self.stop is None and crowded():
+            self._room.clear()
+            await self._room.wait()
 
     def _may_go_on(self) -> bool:
         if self.stop is None and (why := self.spending.exhausted()):
@@ -398,6 +401,7 @@ class Batch:
                     return
                 placed = False
                 self.limiter.release()
+                await self._wait_while(self.spending.must_wait)
                 placed = await self.limiter.admit()
                 sequence, row = self._take_next(thread)
                 while not self._may_go_on():

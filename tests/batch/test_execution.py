@@ -201,8 +201,12 @@ async def test_a_budget_leaves_the_rest_resumable(bench, budget, asked):
     assert [row["index"] for row in bench.rows()] == list(range(6))
 
 
-async def test_a_budget_holds_although_the_dear_rows_end_last_and_many_run_at_once(bench):
-    bench.write(*({"prompt": "dear" if n % 3 == 0 else "cheap"} for n in range(60)))
+@pytest.mark.parametrize("threads", [None, 8], ids=["own threads", "shared threads"])
+async def test_a_budget_holds_although_the_dear_rows_end_last_and_many_run_at_once(bench, threads):
+    rows = [{"prompt": "dear" if n % 3 == 0 else "cheap"} for n in range(60)]
+    bench.write(
+        *(row | ({"thread": f"thread_{n % threads}"} if threads else {}) for n, row in enumerate(rows))
+    )
     runner = FakeRunner()
     plain = runner.ask
 
