@@ -26,6 +26,20 @@ SECRET_HEADERS = frozenset(
     }
 )
 
+PLAIN_HEADERS = frozenset(
+    {
+        "accept",
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "content-type",
+        "host",
+        "idempotency-key",
+        "openai-beta",
+        "user-agent",
+    }
+)
+
 
 def mask(text: str, secrets: Iterable[str] = ()) -> str:
     """The text with the given secrets, and everything that looks like one, replaced by `***`."""
@@ -36,5 +50,5 @@ def mask(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def mask_header(name: str, value: str) -> str:
-    """The value as a log may show it."""
-    return MASK if name.lower() in SECRET_HEADERS else mask(value)
+    """The value as a log may show it: a gateway's own header may be a password, whatever its name."""
+    return mask(value) if name.lower() in PLAIN_HEADERS else MASK

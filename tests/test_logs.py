@@ -19,7 +19,7 @@ def quiet_again():
 
 async def ask_once(path, verbosity=0, plan=lambda seen: None):
     configure_logs(verbosity, str(path), environ={"OPENAI_API_KEY": KEY, "MY_TOKEN": "abcdef-0002"})
-    headers = {"Authorization": f"Bearer {KEY}", "X-Other": "abcdef-0002"}
+    headers = {"Authorization": f"Bearer {KEY}", "X-Other": "abcdef-0002", "X-Gate": "open-sesame"}
     async with FaultyServer(app, plan) as server, backend_of(server, headers=headers) as backend:
         await backend.retrieve_thread("thread_1")
 
@@ -33,6 +33,8 @@ async def test_case_116_requests_are_logged_without_secrets(tmp_path):
     assert "authorization=" in text
     assert "SECRET-0001" not in text
     assert "abcdef-0002" not in text
+    assert "x-gate=***" in text
+    assert "open-sesame" not in text
     assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600
 
 

@@ -57,6 +57,9 @@ StopReason = Literal["cancel", "expire", "stop"]
 INTAKE_WAIT_S = 60.0
 """How long a run waits for files that are still being taken in (reference, section 8.3)."""
 
+LONGEST_TURN = 10_000_000
+"""Characters that an engine may write in one turn: some ten times what a model can."""
+
 _tools: TypeAdapter[list[AssistantTool]] = TypeAdapter(list[AssistantTool])
 _tool_choice: TypeAdapter[ToolChoice] = TypeAdapter(ToolChoice)
 _response_format: TypeAdapter[ResponseFormat] = TypeAdapter(ResponseFormat)
@@ -71,6 +74,7 @@ class RunWork:
         self.run_id = row.id
         self.stop_reason: StopReason | None = None
         self.is_started = False
+        self._written = 0
         self._ledger = Ledger(core, row, deadline_at=deadline_at, owner=owner)
         self._recorder = Recorder(core, self._ledger, holds_calls=False)
 
@@ -191,7 +195,7 @@ class RunWork:
     # ---- one turn
 
     async def _play(self, request: TurnRequest) -> None:
-        count = 0
+        count, self._written = 0, 0
         events = self.core.engine.turn(request)
         try:
             async for event in events:
@@ -205,16 +209,25 @@ class RunWork:
         if self._recorder.finish is None:
             raise EngineError("server_error", "The engine's answer broke off.")
 
+    def _measure(self, text: str) -> None:
+        """EngineError for a turn that is longer than any model's: it must not fill the memory."""
+        self._written += len(text)
+        if self._written > LONGEST_TURN:
+            raise EngineError("server_error", "The engine's answer has no end.")
+
     def _take(self, event: TurnEvent) -> None:
         recorder = self._recorder
         if isinstance(event, TextDelta):
             if event.text:
+                self._measure(event.text)
                 recorder.text(event.text)
         elif isinstance(event, CallDelta):
+            self._measure(event.arguments or "")
             recorder.call_piece(event)
         elif isinstance(event, Finish):
             recorder.finish = event
         elif isinstance(event, RefusalDelta):
+            self._measure(event.text)
             recorder.refusal(event.text)
         elif isinstance(event, Annotate):
             recorder.annotate(dict(event.annotation))

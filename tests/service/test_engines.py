@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from assistant_runner.service import work
 from assistant_runner.service.engines.base import (
     Abilities,
     Annotate,
@@ -77,6 +78,24 @@ async def test_case_017_code_of_a_model_is_refused_unless_the_operator_allows_it
         assert run["status"] == "failed"
         assert "code_interpreter is not offered" in run["last_error"]["message"]
         assert engine.requests == []
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        pytest.param([TextDelta("a" * 30)] * 40, id="text"),
+        pytest.param(
+            [CallDelta(0, "f", arguments="{"), *[CallDelta(0, arguments=" " * 30)] * 40], id="arguments"
+        ),
+    ],
+)
+async def test_an_answer_without_an_end_fails_the_run(monkeypatch: pytest.MonkeyPatch, turn: list[Any]):
+    monkeypatch.setattr(work, "LONGEST_TURN", 1_000)
+    async with running(engine=FakeModel([*turn, STOP])) as server:
+        run = await server.settled(await server.ask("fake-1", assistant_tools=functions("f")))
+
+        assert (run["status"], run["last_error"]["code"]) == ("failed", "server_error")
+        assert "has no end" in run["last_error"]["message"]
 
 
 async def test_code_of_a_model_runs_when_the_operator_allows_it():
