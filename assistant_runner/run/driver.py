@@ -12,9 +12,9 @@ import contextlib
 import dataclasses
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from assistant_runner.backends.base import Backend
 from assistant_runner.errors import (
@@ -57,6 +57,8 @@ from assistant_runner.wire.runs import Run
 from assistant_runner.wire.threads import Message
 
 log = logging.getLogger(__name__)
+
+Ended = TypeVar("Ended")
 
 RATE_TRIES = RetryPolicy(attempts=3, base_s=2.0, cap_s=20.0, longest_s=60.0)
 CLOCK_AHEAD_S = 30.0
@@ -265,12 +267,9 @@ class _Work:
                 messages = await self._messages(run)
                 thread_messages = await self._thread(run) if whole_thread else []
         except TimeoutError:
-            error = await self.time_out()
-            await self.tell_end(error)
-            raise error from None
+            raise await _to_its_end(self._timed_out()) from None
         except AssistantRunnerError as error:
-            await self._give_up(error)
-            await self.tell_end(error)
+            await _to_its_end(self._given_up(error))
             raise
         except GeneratorExit:  # the loop is being taken down: nothing can be awaited any more
             raise
@@ -481,6 +480,15 @@ class _Work:
             status=state,
         )
 
+    async def _timed_out(self) -> RunTimedOut:
+        error = await self.time_out()
+        await self.tell_end(error)
+        return error
+
+    async def _given_up(self, error: AssistantRunnerError) -> None:
+        await self._give_up(error)
+        await self.tell_end(error)
+
     async def _give_up(self, error: AssistantRunnerError) -> None:
         """Free the thread, unless the run is over or meant to wait: for a person, for its resumption."""
         run = self.watcher.run
@@ -547,6 +555,17 @@ class _Work:
                 error=document,
             )
         )
+
+
+async def _to_its_end(ending: Coroutine[Any, Any, Ended]) -> Ended:
+    """An ending that has begun is written down though an interrupt comes meanwhile; a second one leaves."""
+    task = asyncio.ensure_future(ending)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        with contextlib.suppress(Exception):
+            await asyncio.shield(task)
+        raise
 
 
 def _rounds_of(memory: RunMemory) -> list[Round]:

@@ -92,6 +92,10 @@ HISTORIES = {
         [WRITE, [("read", 0)]],
         [MET_LIMIT, Life(end="kill", where="record", at=2, before=True)],
     ),
+    "an interrupt while a limit is acted on leaves a run that can go on": (
+        [WRITE, BREAKS],
+        [MET_LIMIT, Life(end="interrupt", where="record", at=2, rounds=1)],
+    ),
     "a fork of a fresh run keeps what that one was given": (
         [WRITE, [("read", 0)]],
         [MET_LIMIT, Life(), Life(fork=-1)],
