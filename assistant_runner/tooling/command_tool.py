@@ -21,6 +21,10 @@ ALWAYS_PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "
 MAX_OUTPUT_BYTES = 20_000_000
 ERROR_CHARACTERS = 400
 KILLED_S = 2.0
+POLL_S = 0.1
+LAST_WORDS_S, LAST_WORDS = 1.0, 4
+"""How long, and in how many steps, what a program wrote is read on after its end while something that it
+started holds its pipes; a step that brings nothing is the last one."""
 
 
 def command_tool(entry: CommandEntry, *, folder: Path) -> Tool:
@@ -56,6 +60,8 @@ async def run_command(entry: CommandEntry, arguments: Any, *, cwd: Path, environ
     except BaseException:
         await _end(process)
         raise
+    finally:
+        _close_pipes(process)
     if process.returncode:
         words = " ".join((errors.strip() or output).decode("utf-8", "replace").split())[-ERROR_CHARACTERS:]
         status = process.returncode
@@ -72,6 +78,7 @@ def _not_started(entry: CommandEntry, cwd: Path, error: OSError) -> ToolFailure:
 
 
 async def _talk(process: asyncio.subprocess.Process, given: bytes) -> tuple[bytes, bytes]:
+    """What the program wrote by its end; what it left running may hold its pipes and is not waited for."""
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -82,19 +89,48 @@ async def _talk(process: asyncio.subprocess.Process, given: bytes) -> tuple[byte
             await stream.drain()
         stream.close()
 
-    _, output, errors, _ = await asyncio.gather(
-        write(process.stdin), _read_all(process.stdout), _read_all(process.stderr), process.wait()
-    )
-    return output, errors
+    output, errors = bytearray(), bytearray()
+    talk = {
+        asyncio.create_task(write(process.stdin)),
+        asyncio.create_task(_read_all(process.stdout, output)),
+        asyncio.create_task(_read_all(process.stderr, errors)),
+    }
+    try:
+        while not await _is_over(talk, POLL_S) and process.returncode is None:
+            pass  # `process.wait` would wait for the pipes, too
+        for _ in range(LAST_WORDS):
+            read = len(output) + len(errors)
+            if await _is_over(talk, LAST_WORDS_S / LAST_WORDS) or read == len(output) + len(errors):
+                break
+        if process.returncode is None:
+            await process.wait()
+    finally:
+        for part in talk:
+            part.cancel()
+    return bytes(output), bytes(errors)
 
 
-async def _read_all(stream: asyncio.StreamReader) -> bytes:
-    found = bytearray()
+async def _is_over(talk: set[asyncio.Task[None]], timeout_s: float) -> bool:
+    """Whether all of it is done after this time; raises what one of them raised."""
+    done, left = await asyncio.wait(talk, timeout=timeout_s, return_when=asyncio.FIRST_EXCEPTION)
+    for part in done:
+        part.result()
+    return not left
+
+
+async def _read_all(stream: asyncio.StreamReader, found: bytearray) -> None:
     while piece := await stream.read(65_536):
         found += piece
         if len(found) > MAX_OUTPUT_BYTES:
             raise ToolFailure(f"the command wrote more than {MAX_OUTPUT_BYTES // 1_000_000} MB")
-    return bytes(found)
+
+
+def _close_pipes(process: asyncio.subprocess.Process) -> None:
+    """Let go of pipes that a child of the program may still hold; nothing public does."""
+    close = getattr(getattr(process, "_transport", None), "close", None)
+    if callable(close):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            close()
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -5,11 +5,14 @@ A selector is a JMESPath expression, of which a dotted path is the plainest: `en
 document `{statusLine, headers, entity, _debug, original}`; without a selector its entity is taken.
 """
 
+import json
 from typing import Any
 
 from assistant_runner.errors import ConfigurationError
 from assistant_runner.tooling.contract import HttpReply, ToolFailure
 from assistant_runner.tooling.encoding import to_plain
+
+LOOK_CHARACTERS = 80
 
 
 def check_selector(expression: str, *, tool: str) -> str:
@@ -48,6 +51,14 @@ def select(result: Any, expression: str | None) -> tuple[Any, tuple[str, ...]]:
             f"the output selector {expression!r} failed: {str(error).splitlines()[0]}"
         ) from None
     if found is None:
-        keys = ", ".join(plain) if isinstance(plain, dict) else type(plain).__name__
-        raise ToolFailure(f"the output selector {expression!r} found nothing; the result has: {keys}")
+        raise ToolFailure(f"the output selector {expression!r} found nothing; the result {_looks(plain)}")
     return found, notes
+
+
+def _looks(plain: Any) -> str:
+    if isinstance(plain, dict) and plain:
+        return f"has: {', '.join(plain)}"
+    if isinstance(plain, list):
+        return f"is a list of {len(plain)}"
+    shown = plain[:LOOK_CHARACTERS] if isinstance(plain, str) else plain
+    return f"is {json.dumps(shown, ensure_ascii=False)}"

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -259,6 +260,20 @@ class TestCommand:
                 break
             await asyncio.sleep(0.01)
         assert not _alive(child)
+
+    async def test_what_a_program_leaves_running_is_not_waited_for(self, tmp_path: Path):
+        child = "import sys, time; open('up', 'w').close(); time.sleep(20)"
+        script = (
+            f"import os, subprocess, sys, time; child = subprocess.Popen([sys.executable, '-c', {child!r}])\n"
+            "while not os.path.exists('up'): time.sleep(0.01)\n"
+            "print(child.pid)"
+        )
+        tool = command(script, cwd=str(tmp_path))
+
+        outcome = await run(tool, n=1)
+
+        os.kill(int(outcome.content), signal.SIGKILL)  # it was left alone
+        assert not outcome.is_error
 
     async def test_a_program_that_is_not_there_is_said_to_be_missing(self):
         tool = build_tool(CommandEntry(name="do", description="Do", command=["no-such-program-here"]))
