@@ -307,6 +307,7 @@ class AssembledRunner:
             given = answers_of(memory, answers or {})
             for answer in given.values():
                 await recording.listen(answer)
+            thread_id = memory.thread_id or request.thread_id
             result = await driver.resume(
                 memory,
                 request,
@@ -314,6 +315,7 @@ class AssembledRunner:
                 pause_after=pause_after,
                 whole_thread=whole_thread,
                 answers=given,
+                taken=self._journal.run_ids_on(thread_id) if thread_id else (),
             )
             _finish(recording, spans, result)
         return result

@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -152,11 +152,14 @@ class Driver:
         pause_after: int | None = None,
         whole_thread: bool = False,
         answers: dict[str, CallFinished] | None = None,
+        taken: Collection[str] = (),
     ) -> RunResult:
         """The completed run of a journal: no finished call is made again, none that was submitted is
-        submitted again. `answers`: what people said, by tool call id. RunError classes as `run`.
+        submitted again. `answers`: what people said, by tool call id. `taken`: ids of runs on the thread that
+        are other questions', and not this one's whose id was lost. RunError classes as `run`.
         """
         work = _Work(self, listener, limits or self.limits, pause_after, memory=memory, answers=answers)
+        work.taken = taken
         return await work.finish(request, lambda: work.take_up(request), whole_thread=whole_thread)
 
 
@@ -180,8 +183,8 @@ class _Work:
         self._limits = limits
         self._pause_after = pause_after
         self._memory = memory or RunMemory()
-        self._left_at = self._memory.last_at
         self._taken_up = False
+        self.taken: Collection[str] = ()
         self._started = driver._monotonic()
         self._warnings: list[str] = []
         for answer in (answers or {}).values():
@@ -358,13 +361,13 @@ class _Work:
         return await self.starter.again(run, request, instructions=words)
 
     async def _lost_fresh(self, run: Run, request: RunRequest, words: str | None) -> Run | None:
-        """The fresh run that a process created in the place of `run` before it was killed: it was told what
-        was known, or, if nothing was, it came after all that the journal knows."""
+        """The fresh run that a process created in the place of `run` before it was killed: no question's
+        that is known, and told what is known of this one."""
         self._taken_up = False
         for found in (await self._backend.list_runs(run.thread_id)).data:
-            if found.id in self._memory.run_ids or found.assistant_id != request.assistant_id:
+            if found.id in (*self._memory.run_ids, *self.taken) or found.assistant_id != request.assistant_id:
                 continue
-            if words in (found.instructions or "") if words else found.created_at >= int(self._left_at):
+            if found.created_at >= run.created_at and (words or "") in (found.instructions or ""):
                 return found
         return None
 
@@ -380,7 +383,10 @@ class _Work:
             lost = None
             if request.thread_id is not None:
                 lost = await self.starter.find_lost(
-                    request.thread_id, assistant_id=request.assistant_id, since=memory.requested_at
+                    request.thread_id,
+                    assistant_id=request.assistant_id,
+                    since=memory.requested_at,
+                    taken=self.taken,
                 )
             if lost is None:
                 return await self.starter.start(request)

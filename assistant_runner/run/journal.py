@@ -352,6 +352,14 @@ class Journal:
         )
         return [record for row in rows for record in _records_of(row)]
 
+    def run_ids_on(self, thread_id: str) -> set[str]:
+        """The ids of all runs on this thread that are some question's, also of those that were replaced."""
+        bodies = self._db.execute(
+            "SELECT body FROM records JOIN runs USING (key) WHERE thread_id = ? AND event = ?",
+            (thread_id, RunStarted.name),
+        )
+        return {json.loads(body)["run_id"] for (body,) in bodies}
+
     def result(self, key: str) -> dict[str, Any] | None:
         """What `Recording.finish` was given, None if the run has not completed."""
         row = self._db.execute("SELECT result FROM runs WHERE key = ?", (key,)).fetchone()

@@ -86,14 +86,13 @@ class RoundMemory:
 class RunMemory:
     """What is known of a run: enough to go on without doing anything twice.
 
-    `requested_at` and `last_at`, of the newest record, in Unix seconds. `carried` and `doubtful`: what runs
+    `requested_at` in Unix seconds. `carried` and `doubtful`: what runs
     that this one took the place of had found, and what they left unknown; `run_ids` those runs and this
     one. `every_round` has also those of a run that blocked the thread and was taken over first.
     """
 
     request: dict[str, Any] | None = None
     requested_at: float = 0.0
-    last_at: float = 0.0
     run_id: str | None = None
     thread_id: str | None = None
     run_ids: list[str] = field(default_factory=list)
@@ -139,7 +138,6 @@ class RunMemory:
 
     def note(self, event: RunEvent, at: float) -> None:
         """Learn from an event; a round that is begun again (after a kill) is one round."""
-        self.last_at = at
         current = self._current
         if isinstance(event, RunRequested):
             self.request, self.requested_at = event.request, at

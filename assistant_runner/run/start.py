@@ -7,7 +7,7 @@ before is ours and is followed instead of created again (case-016).
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Literal
 
 from assistant_runner.backends.base import Backend
@@ -97,10 +97,16 @@ class RunStarter:
             run.thread_id, request, [], before=before, stream=True, instructions=instructions
         )
 
-    async def find_lost(self, thread_id: str, *, assistant_id: str, since: float) -> Run | None:
-        """A run on the thread that was created at or after `since` (Unix seconds): ours, its id lost."""
+    async def find_lost(
+        self, thread_id: str, *, assistant_id: str, since: float, taken: Collection[str] = ()
+    ) -> Run | None:
+        """A run on the thread that was created at or after `since` (Unix seconds): ours, its id lost.
+
+        `taken`: ids of runs that are other questions'.
+        """
         for run in (await self._backend.list_runs(thread_id)).data:
-            if run.assistant_id == assistant_id and run.created_at >= int(since) - 1:
+            ours = run.assistant_id == assistant_id and run.id not in taken
+            if ours and run.created_at >= int(since) - 1:
                 return run
         return None
 

@@ -166,7 +166,7 @@ class MortalJournal(Journal):
     """Writes nothing any more once its process is dead."""
 
     def __init__(self, folder: Path, world: "Lives", life: Life) -> None:
-        super().__init__(folder)
+        super().__init__(folder, clock=world.clock)
         self._world, self._life = world, life
 
     def begin(self, **kwargs: Any) -> Any:

@@ -92,6 +92,10 @@ HISTORIES = {
         [WRITE, [("read", 0)]],
         [MET_LIMIT, Life(end="kill", where="record", at=2, before=True)],
     ),
+    "a fresh run whose creation was not written down is found though nothing was known": (
+        [[("asks", 0)]],
+        [Life(allow=False), Life(end="kill", where="request", at=4)],
+    ),
     "an interrupt while a limit is acted on leaves a run that can go on": (
         [WRITE, BREAKS],
         [MET_LIMIT, Life(end="interrupt", where="record", at=2, rounds=1)],

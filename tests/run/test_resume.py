@@ -135,6 +135,21 @@ async def test_a_run_whose_id_was_lost_is_found_on_its_thread(tmp_path):
         assert len((await world.backend.list_runs(thread.id)).data) == 1
 
 
+async def test_a_run_of_another_question_on_the_thread_is_not_taken_for_the_lost_one(tmp_path):
+    async with open_world([ANSWER]) as world:
+        thread = await world.backend.create_thread(ThreadCreate())
+        with Journal(tmp_path) as journal:
+            kept = Kept(world, journal)
+            other = await kept.ask(thread_id=thread.id)
+            memory = recall(journal.records(kept.recording.key)[:1])  # one that was killed before it was sent
+            taken = journal.run_ids_on(thread.id)
+
+            result = await world.driver().resume(memory, request_of(memory.request), taken=taken)
+
+        assert taken == {other.run.id}
+        assert result.run.id != other.run.id
+
+
 async def test_a_run_that_vanished_is_named_with_the_way_on(tmp_path):
     async with open_world([ANSWER]) as world:
         with Journal(tmp_path) as journal:
