@@ -180,6 +180,7 @@ class Batch:
             self.tally.total = self._source.count()
             return
         prefix, broken, total, due = 0, False, 0, 0
+        moved: int | None = None  # the first row of OUTPUT that is elsewhere in the input now
         mixed: dict[str, int] = {}
         for row in self._source.rows():
             total += 1
@@ -194,6 +195,9 @@ class Batch:
                 continue
             self._store.index.keep(row.key)
             broken = self._recheck(row, found) or broken
+            if found.place == "output" and found.at != (row.index, row.line):
+                broken = True
+                moved = found.ordinal if moved is None else min(moved, found.ordinal)
             if found.status == "ok" and found.fingerprint != self._fingerprint(row.asks.get("assistant")):
                 mixed[found.fingerprint] = mixed.get(found.fingerprint, 0) + 1
             if not broken and found.place == "output" and found.ordinal == prefix:
@@ -213,6 +217,7 @@ class Batch:
         if not self._store.ordered:
             first = self._store.index.first_moving("output")
             prefix = self._store.index.count("output") if first is None else first
+            prefix = prefix if moved is None else min(prefix, moved)
         self._store.settle(prefix=prefix)
 
     def _keep_everything(self) -> None:
@@ -332,7 +337,7 @@ class Batch:
             if not self._scanned:
                 self.tally.keep(1, found.status != "ok", found.passed is False)
                 self._store.index.drop(row.key)
-            self._store.known(sequence, found)
+            self._store.known(sequence, found, (row.index, row.line))
             return
         if row.problem is not None and self.stop is None:
             self._finish(sequence, row, invalid_row(row), started=False)

@@ -14,7 +14,7 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,7 +28,10 @@ PENDING_KEEP_BYTES = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A result that an earlier run left: where it lies and what it was. `passed` None: nothing expected."""
+    """A result that an earlier run left: where it lies and what it was. `passed` None: nothing expected.
+
+    `at`: index and line of the input where its row was then.
+    """
 
     place: Place
     ordinal: int
@@ -38,6 +41,7 @@ class Found:
     content_hash: str
     fingerprint: str
     passed: bool | None = None
+    at: tuple[int, int] | None = None
 
 
 def state_folder(output: Path) -> Path:
@@ -55,7 +59,7 @@ class Index:
         self._db.execute(
             "CREATE TABLE found (key TEXT PRIMARY KEY, place TEXT, ordinal INTEGER, offset INTEGER,"
             " length INTEGER, status TEXT, hash TEXT, fingerprint TEXT, passed INTEGER, kept INTEGER,"
-            " checks TEXT) WITHOUT ROWID"
+            " checks TEXT, row_index INTEGER, line INTEGER) WITHOUT ROWID"
         )
         self._db.execute("CREATE INDEX place ON found (place)")
         self._db.execute("CREATE TABLE begun (key TEXT PRIMARY KEY, run_id TEXT, hash TEXT) WITHOUT ROWID")
@@ -65,7 +69,7 @@ class Index:
         """False if the key was there and stays as it was."""
         word = "REPLACE" if replace else "IGNORE"
         cursor = self._db.execute(
-            f"INSERT OR {word} INTO found VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, NULL)",
+            f"INSERT OR {word} INTO found VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, NULL, ?, ?)",
             (
                 key,
                 found.place,
@@ -76,20 +80,23 @@ class Index:
                 found.content_hash,
                 found.fingerprint,
                 found.passed,
+                *(found.at or (None, None)),
             ),
         )
         return cursor.rowcount > 0
 
     def get(self, key: str) -> Found | None:
         row = self._db.execute(
-            "SELECT place, ordinal, offset, length, status, hash, fingerprint, passed FROM found"
-            " WHERE key = ?",
+            "SELECT place, ordinal, offset, length, status, hash, fingerprint, passed, row_index, line"
+            " FROM found WHERE key = ?",
             (key,),
         ).fetchone()
         if row is None:
             return None
-        found = Found(*row)
-        return found if found.passed is None else replace(found, passed=bool(found.passed))
+        *what, passed, index, line = row
+        at = None if index is None or line is None else (index, line)
+        what += [None if passed is None else bool(passed), at]
+        return Found(*what)
 
     @property
     def is_empty(self) -> bool:
@@ -247,6 +254,7 @@ class ResultStore:
                         str(row["content_hash"]),
                         str(row["fingerprint"]),
                         row.get("passed"),
+                        _place_in_input(row),
                     )
                     key = str(row["key"])
                 except (ValueError, KeyError):
@@ -412,14 +420,20 @@ class ResultStore:
             self._waiting[sequence] = self._set_aside(row)
         self._dirty = True
 
-    def known(self, sequence: int, found: Found) -> None:
-        """This place in the order belongs to a row that an earlier run finished."""
+    def known(self, sequence: int, found: Found, at: tuple[int, int] | None = None) -> None:
+        """This place in the order belongs to a row that an earlier run finished.
+
+        `at`: index and line of the input where its row is now.
+        """
         if found.place == "pending":
+            place = (found.offset, found.length)
+            if at is not None and at != found.at:
+                place = self._set_aside(self.read(found) | {"index": at[0], "line": at[1]})
             if self.ordered:
-                self._waiting[sequence] = (found.offset, found.length)
+                self._waiting[sequence] = place
                 self._drain()
             else:
-                self._emit_from_pending((found.offset, found.length))
+                self._emit_from_pending(place)
         else:
             self._pass(sequence)
 
@@ -560,6 +574,11 @@ def read_results(path: Path, codec: Codec, errors: Path | None = None) -> Iterat
             yield row
     if errors is not None and errors.exists():
         yield from read_results(errors, JsonlCodec())
+
+
+def _place_in_input(row: dict[str, Any]) -> tuple[int, int] | None:
+    index, line = row.get("index"), row.get("line")
+    return (index, line) if isinstance(index, int) and isinstance(line, int) else None
 
 
 def _open(path: Path) -> int:

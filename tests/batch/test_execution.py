@@ -405,6 +405,22 @@ async def test_rows_that_were_finished_before_count_from_the_first_question_on(b
     assert bench.batch.tally.done == 30
 
 
+@pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
+async def test_kept_rows_say_where_in_the_input_they_are_now(bench, ordered):
+    bench.write(*({"prompt": text} for text in "abcd"))
+    await bench.go(FakeRunner(), ordered=ordered)
+    bench.write(*({"prompt": text} for text in "axcd"))
+    await bench.go(FakeRunner(), ordered=ordered)
+    bench.write(*({"prompt": text} for text in "zacd"))
+
+    await bench.go(runner := FakeRunner(), ordered=ordered)
+
+    assert runner.prompts == ["z"]
+    found = {row["answer"]: (row["index"], row["line"]) for row in bench.rows()}
+    assert found == {"re: z": (0, 1), "re: a": (1, 2), "re: c": (2, 3), "re: d": (3, 4)}
+    assert len(bench.rows()) == 4
+
+
 class JournalledRunner(FakeRunner):
     """Knows how to take up runs."""
 
