@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from assistant_runner.setup.model import AssistantSpec
 
+
+log = logging.getLogger(__name__)
 
 OWN_KEY = "assistant_runner.default"
 DEFAULT_INSTRUCTIONS = f"Answer with the tools you have. {FENCE_RULE}"
@@ -52,6 +55,8 @@ def tool_gate(
     Outputs are capped, and long ones kept whole beside the journal.
     """
     policy = (spec.policy if spec else None) or Policy()
+    for words in policy.idle_rules(toolbox):
+        log.warning("%s", words)
     given = tuple(
         PolicyRule(tool=glob, action="allow", even_with_fetched_text=True) for glob in loaded.settings.approve
     )

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from assistant_runner.errors import near_words
 from assistant_runner.tooling.contract import Tool
 
 Action = Literal["allow", "ask", "deny"]
@@ -44,7 +45,7 @@ class PolicyRule(BaseModel):
             found = [self._fits(entry, pattern) for entry in value]
             if self.action == "allow" or any(found):
                 return all(found) or self.action != "allow"
-        return fnmatch.fnmatchcase(_text(value), pattern)
+        return any(fnmatch.fnmatchcase(text, pattern) for text in _texts(value))
 
 
 class Policy(BaseModel):
@@ -54,6 +55,24 @@ class Policy(BaseModel):
 
     rules: tuple[PolicyRule, ...] = ()
     writes: Action = "ask"
+
+    def idle_rules(self, tools: Mapping[str, Tool]) -> list[str]:
+        """Rules that match no call of these tools by what looks like a slip, in words.
+
+        A rule for a tool that is not here may come from a file that others extend: only a near name is one.
+        """
+        found = []
+        for rule in self.rules:
+            spoken = [tool for name, tool in tools.items() if fnmatch.fnmatchcase(name, rule.tool)]
+            if not spoken and (near := near_words(rule.tool, tools, cutoff=0.8)):
+                found.append(
+                    f"the policy's rule for {rule.tool!r} speaks of no tool; did you mean {near[0]!r}?"
+                )
+            for name in rule.arguments if spoken else ():
+                if not any(_may_have(tool, name) for tool in spoken):
+                    words = f"the policy's rule for {rule.tool!r} never matches"
+                    found.append(f"{words}: there is no argument {name!r}")
+        return found
 
     def decide(self, tool: Tool, arguments: Mapping[str, Any], *, fetched_text: bool = False) -> "Verdict":
         """What to do with this call and why."""
@@ -83,5 +102,13 @@ class Verdict:
     firm: bool = False
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _may_have(tool: Tool, argument: str) -> bool:
+    schema = tool.parameters
+    return argument in schema.get("properties", {}) or schema.get("additionalProperties") is not False
+
+
+def _texts(value: Any) -> list[str]:
+    """The value as a pattern may spell it: 5.0 also as 5, which is the same number."""
+    if isinstance(value, float) and value.is_integer():
+        return [json.dumps(value), str(int(value))]
+    return [value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)]
