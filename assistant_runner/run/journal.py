@@ -316,11 +316,20 @@ class Journal:
         return [_journal_run(row) for row in rows]
 
     def find(self, reference: str) -> JournalRun:
-        """The run with this run id or journal key, or whose id begins so; NotFound otherwise."""
+        """The run with this run id or journal key, or whose id begins so; NotFound otherwise.
+
+        It is found by the id of a run that a fresh one took the place of, too.
+        """
         rows = self._db.execute(
             f"SELECT {_COLUMNS} FROM runs WHERE run_id = ?1 OR key = ?1 ORDER BY rowid DESC LIMIT 1",
             (reference,),
         ).fetchall()
+        if not rows:
+            rows = self._db.execute(
+                f"SELECT {_COLUMNS} FROM runs WHERE key IN"
+                " (SELECT key FROM records WHERE event = ? AND instr(body, ?)) ORDER BY rowid DESC LIMIT 1",
+                (RunStarted.name, json.dumps({"run_id": reference})[1:-1].replace(": ", ":")),
+            ).fetchall()
         if not rows and len(reference) >= 6:
             rows = self._db.execute(
                 f"SELECT {_COLUMNS} FROM runs"

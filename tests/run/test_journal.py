@@ -274,6 +274,8 @@ async def test_results_of_a_run_that_a_fresh_one_replaced_are_carried(tmp_path):
             await recording.listen(event)
         memory = recall(journal.records(recording.key))
 
+        assert journal.find("run_1").key == journal.find("run_2").key == recording.key
+
     assert (memory.run_id, memory.rounds) == ("run_2", [])
     assert [[call.output for call in calls] for calls in memory.carried.values()] == [["out"]]
 
