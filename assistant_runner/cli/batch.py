@@ -409,8 +409,8 @@ def report(
 def merge(
     parts: tuple[Path, ...],
     output: Path,
-) -> None:
-    """Put the outputs of shards together, in input order."""
+) -> int:
+    """Put the outputs of shards together, in input order. Leaves with 16 if rows are missing."""
     from assistant_runner.batch.codec import codec_for
     from assistant_runner.batch.merge import merge_outputs, unfinished
 
@@ -418,9 +418,11 @@ def merge(
         if unfinished(part):
             raise UsageError(f"{part} is not finished", remedy="run its batch again: it goes on")
     merged = merge_outputs(parts, output, codec_for(None, output.name))
+    missing = "a part is not there or not finished, or its failed rows lie in another file"
     click.echo(
         f"batch: {merged.rows:,} rows, {merged.failed:,} failed"
         + (f", {merged.doubled:,} were in more than one part" if merged.doubled else "")
-        + (f", {merged.gaps:,} are missing: a shard is not there or not finished" if merged.gaps else ""),
+        + (f", {merged.gaps:,} are missing: {missing}" if merged.gaps else ""),
         err=True,
     )
+    return 16 if merged.gaps else 0

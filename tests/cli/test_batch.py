@@ -270,8 +270,10 @@ def test_shards_are_merged(folder, here):
         assert here("run", "in.txt", "-o", f"{number}.jsonl", "--shard", f"{number}/2").status == 0
 
     merged = here("merge", "1.jsonl", "2.jsonl", "-o", "all.jsonl")
+    half = here("merge", "2.jsonl", "-o", "half.jsonl")
 
-    assert "12 rows, 0 failed" in merged.stderr
+    assert (merged.status, "12 rows, 0 failed" in merged.stderr) == (0, True)
+    assert (half.status, "are missing: a part is not there" in half.stderr) == (16, True)
     assert [row["index"] for row in rows(folder / "all.jsonl")] == list(range(12))
 
 
