@@ -143,7 +143,8 @@ def call(
         click.echo(printable(f"note: {note}"), err=True)
     if raw and (document := _raw_document(tool, given, outcome, loaded.environ)) is not None:
         _print(document)
-        return ToolStopped.exit_status if outcome.is_error else 0
+        if not outcome.is_error:
+            return 0
     if outcome.waits_for is not None:
         _print(outcome.waits_for)
         return 0

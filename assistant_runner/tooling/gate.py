@@ -270,7 +270,10 @@ def _judge(tool: Tool, result: Any) -> ToolOutcome:
         words = f"HTTP {result.status_code} {result.status_text}".strip()
         words = f"{words}: {reason}" if reason else words
         return ToolOutcome(words, is_error=True, raw=result, fetched=tool.fetches and bool(reason))
-    content, notes = select(result, tool.select)
+    try:
+        content, notes = select(result, tool.select)
+    except ToolFailure as failure:
+        return ToolOutcome(failure.message, is_error=True, raw=result, fetched=tool.fetches)
     if tool.output_schema is not None:
         error = flaw_in(content, tool.output_schema)
         if error is not None:

@@ -51,8 +51,19 @@ def select(result: Any, expression: str | None) -> tuple[Any, tuple[str, ...]]:
             f"the output selector {expression!r} failed: {str(error).splitlines()[0]}"
         ) from None
     if found is None:
-        raise ToolFailure(f"the output selector {expression!r} found nothing; the result {_looks(plain)}")
+        where, part = _as_far_as(expression, plain)
+        raise ToolFailure(f"the output selector {expression!r} found nothing; {where} {_looks(part)}")
     return found, notes
+
+
+def _as_far_as(expression: str, plain: Any) -> tuple[str, Any]:
+    """How far a dotted path leads: where, and what is there."""
+    where, names = "the result", expression.split(".")
+    for count, name in enumerate(names, start=1):
+        if not isinstance(plain, dict) or plain.get(name) is None:
+            break
+        where, plain = ".".join(names[:count]), plain[name]
+    return where, plain
 
 
 def _looks(plain: Any) -> str:

@@ -110,6 +110,7 @@ def test_a_failed_call_has_its_own_status_with_the_whole_reply_too(cli, tmp_path
     [document] = json.loads(outcome.stdout)
     assert outcome.status == 7
     assert (document["entity"], document["headers"]) == ("gone", {"x": "[secret]"})
+    assert "error: HTTP 404 Not Found: gone" in outcome.stderr
 
 
 def test_arguments_may_come_from_stdin(cli):

@@ -246,6 +246,27 @@ async def test_row_s1_24_a_selector_narrows_the_reply():
     assert (await call(fetch)).content == {"temp_c": 16.2}
 
 
+@pytest.mark.parametrize(
+    ("selector", "words"),
+    [
+        ("entity.now", "entity has: current"),
+        ("entity.current.wind.kph", "entity.current has: temp_c"),
+        ("entity.current.temp_c.x", "entity.current.temp_c is 16.2"),
+        ("body", "the result has: statusLine, headers, entity, _debug, original"),
+    ],
+)
+async def test_a_selector_says_how_far_it_led_and_the_reply_can_be_looked_at(selector: str, words: str):
+    @tool(select=selector)
+    def fetch() -> HttpReply:
+        """Fetch"""
+        return HttpReply("HTTP/1.1", 200, "OK", {}, {"current": {"temp_c": 16.2}})
+
+    outcome = await call(fetch)
+
+    assert outcome.content == f"the output selector {selector!r} found nothing; {words}"
+    assert outcome.raw == fetch()
+
+
 async def test_a_selector_that_finds_nothing_says_what_there_is():
     @tool(select="b.c")
     def fetch() -> dict[str, int]:
