@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 PlaceT = TypeVar("PlaceT")
 ENTRY_POINTS = "assistant_runner.tools"
+IMPORTED = re.compile(rb"^\s*(?:from|import)\s+([A-Za-z_]\w*)", re.MULTILINE)
 DEFAULT_NAMES = ("get_weather", "get_wiki_url", "get_webpage")
 
 
@@ -162,7 +164,26 @@ def load_module(path: Path) -> ModuleType:
         if isinstance(error, KeyboardInterrupt):
             raise
         raise _broken(error, path) from None
+    if (clash := _taken_for_another(path, source)) is not None:
+        del sys.modules[name]
+        raise clash
     return module
+
+
+def _taken_for_another(path: Path, source: bytes) -> ConfigurationError | None:
+    """The error of a file that imports a module beside it, and got one of that name from elsewhere."""
+    for word in dict.fromkeys(IMPORTED.findall(source)):
+        name = word.decode()
+        beside, found = path.parent / f"{name}.py", getattr(sys.modules.get(name), "__file__", None)
+        if name in sys.stdlib_module_names or not found or not beside.is_file():
+            continue
+        if Path(found).resolve() != beside:
+            return ConfigurationError(
+                f"{path} imports {name}, which is {found} in this program and not {beside}",
+                remedy=f"rename one of the two, or make packages of their folders: package.{path.stem}:NAME",
+                path=str(path),
+            )
+    return None
 
 
 def tools_of_file(path: Path) -> list[Tool]:

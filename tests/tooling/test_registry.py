@@ -1,6 +1,7 @@
 """Finding tools by name, by file and by module, and the box that holds them."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -165,3 +166,23 @@ def test_a_file_without_docstrings_names_the_functions_that_lack_one(tmp_path: P
 
     with pytest.raises(ConfigurationError, match=r"mute\.py holds no tool: one without a docstring"):
         load_tools(["./mute.py"], cwd=tmp_path)
+
+
+def test_a_module_beside_a_file_is_never_taken_from_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for place in ("a", "b"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "tide_words.py").write_text(f"WORD = {place!r}\n")
+        text = (
+            f'from tide_words import WORD\n\ndef say_{place}() -> str:\n    """Say it"""\n    return WORD\n'
+        )
+        (tmp_path / place / "mine.py").write_text(text)
+
+    first = load_tools(["a/mine.py"], cwd=tmp_path)
+
+    assert first["say_a"].handler() == "a"
+    with pytest.raises(ConfigurationError, match=r"imports tide_words, which is .*a.tide_words\.py"):
+        load_tools(["b/mine.py"], cwd=tmp_path)
+    del sys.modules["tide_words"]
