@@ -58,6 +58,8 @@ def _lint_one(tool: Tool, profile: Profile) -> list[Finding]:
             remarks.append(("warning", f"the parameter {name} is nested {depth_of(schema)} levels deep"))
         if not schema.get("type") and not {"anyOf", "enum", "const", "$ref"} & set(schema):
             remarks.append(("warning", f"the parameter {name} takes anything"))
+    if tool.retries and tool.effects == "write":
+        remarks.append(("warning", "its retries are never used: what writes is not repeated"))
     if tool.strict is None and properties:
         remarks.append(("note", "the schema is not strict: an optional property or an open object"))
     if profile == "pangu" and not (tool.input_description or tool.output_description):

@@ -187,6 +187,15 @@ def test_lint_judges_as_a_model_would_see_it(cli, tmp_path: Path):
     assert (outcome.status, strict.status) == (0, 3)
 
 
+def test_lint_says_that_a_write_is_never_tried_again(cli, tmp_path: Path):
+    (tmp_path / "pay.py").write_text(
+        "from assistant_runner.tooling.schema import tool\n"
+        "@tool(effects='write', retries=2)\ndef pay() -> str:\n    'Pay the open bill'\n    return ''\n"
+    )
+
+    assert "its retries are never used" in cli("tools", "lint", "./pay.py").stdout
+
+
 def test_lint_leaves_with_3_if_a_module_cannot_be_loaded(cli, tmp_path: Path):
     (tmp_path / "broken.py").write_text("import no_such_module_here")
 
