@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from assistant_runner.assembly.question import Question
 from assistant_runner.assembly.runner import AssembledRunner
 from assistant_runner.assembly.shelf import Shelf
 from assistant_runner.backends.embedded import over_service
-from assistant_runner.errors import AssistantRunnerError, BackendUnreachable, OutcomeUnknown
+from assistant_runner.errors import AssistantRunnerError, BackendUnreachable, OutcomeUnknown, UsageError
 from assistant_runner.run.events import CallFinished
 from assistant_runner.run.journal import Journal
 from assistant_runner.run.memory import call_key, recall
@@ -37,6 +38,7 @@ from assistant_runner.tooling.human import HUMAN_TOOL, human_tool
 from assistant_runner.tooling.policy import Policy
 from assistant_runner.tooling.registry import Toolbox
 from assistant_runner.tooling.schema import tool_from_function
+from assistant_runner.wire.threads import ThreadCreate
 from tests.run.world import HandClock
 
 BUNDLE = "multi_tool_use.parallel"
@@ -71,6 +73,9 @@ class Life:
     answer: bool = False
     fork: int | None = None  # with this round, -1: all
     meanwhile: str = ""  # before it: "expire", "cancel"
+    timeout_s: float = 15
+    if_active: str = "fail"
+    on_interrupt: str = "cancel"
 
 
 class ShakyBackend:
@@ -190,6 +195,7 @@ class MortalJournal(Journal):
             await listen(event)
             if isinstance(event, CallFinished):
                 world.journaled.append(event)
+                world.try_beside(recording.key)
             if here and life.end == "kill":
                 world.dead = True
                 raise Killed
@@ -239,7 +245,11 @@ async def _short(_seconds: float) -> None:
 class Lives:
     """The world that outlives the program. `made`: the calls that did their work, by key."""
 
-    def __init__(self, folder: Path, script: list[list[tuple[str, int]]], repeats: int) -> None:
+    def __init__(
+        self, folder: Path, script: list[list[tuple[str, int]]], repeats: int, *, on_thread: bool = False
+    ) -> None:
+        self.on_thread = on_thread
+        self.thread_id: str | None = None
         self.folder = folder
         self.script = script
         self.repeats = repeats
@@ -336,7 +346,7 @@ class Lives:
         def tool(function: Any, **fields: Any) -> Any:
             return replace(tool_from_function(function), effects_declared=True, **fields)
 
-        timeout = {"timeout_s": 0.05} if life.end == "hang" else {}
+        timeout = {"timeout_s": 0.05} if life.end == "hang" and life.timeout_s > 1 else {}
         return Toolbox(
             [
                 tool(read, effects="read", **timeout),
@@ -355,13 +365,19 @@ class Lives:
         assert self.task is not None
         self.task.cancel()
 
+    def try_beside(self, key: str) -> None:
+        """Another process does not get the run while this one lives."""
+        with Journal(self.folder) as other, pytest.raises(UsageError, match="being worked on"):
+            other.take_up(other.find(key))
+
     async def live(self, life: Life) -> str:
         """How it went: `ok`, the kind of its error, `killed` or `interrupted`."""
         self.dead, self.dying, self._calls, self._life = False, None, 0, life
         if life.meanwhile and self.key is not None:
             await self._meanwhile(life.meanwhile)
         journal = MortalJournal(self.folder, self, life)
-        flags = {"restart_expired": True} if life.restart else {}
+        flags = {"if_active": life.if_active, "on_interrupt": life.on_interrupt}
+        flags |= {"restart_expired": True} if life.restart else {}
         loaded = load_settings(
             {"offline": True, "state_folder": str(self.folder), **flags}, environ={}, cwd=self.folder
         )
@@ -404,11 +420,12 @@ class Lives:
         return how
 
     async def _act(self, runner: AssembledRunner, journal: MortalJournal, life: Life) -> None:
-        limits = Limits(rounds=life.rounds, repeats=self.repeats, timeout_s=15)
+        limits = Limits(rounds=life.rounds, repeats=self.repeats, timeout_s=life.timeout_s)
         if self.key is None or not journal.runs():
             self.key = None
             try:
-                await runner.ask(Question("go", limits=limits), pause_after=life.pause_after)
+                question = Question("go", limits=limits, thread_id=self.thread_id)
+                await runner.ask(question, pause_after=life.pause_after)
             finally:
                 self._learn()
             return
@@ -539,6 +556,8 @@ class Lives:
         )
         self.backend = await self._stack.enter_async_context(over_service(service))
         self._stack.push_async_callback(self.client.aclose)
+        if self.on_thread:
+            self.thread_id = (await self.backend.create_thread(ThreadCreate())).id
         return self
 
     async def __aexit__(self, *exc: Any) -> None:
@@ -556,9 +575,10 @@ async def play(
     *,
     again: bool | None = None,
     repeats: int = 50,
+    on_thread: bool = False,
 ) -> Lives:
     """The whole history, checked at every step."""
-    async with Lives(folder, script, repeats) as world:
+    async with Lives(folder, script, repeats, on_thread=on_thread) as world:
         for life in lives:
             how = await world.live(life)
             await world.check(how, life)

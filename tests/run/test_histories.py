@@ -34,6 +34,8 @@ LIVES = st.builds(
     answer=st.booleans(),
     fork=st.sampled_from([None] * 8 + [-1, 0, 1]),
     meanwhile=st.sampled_from([""] * 4 + ["expire", "cancel"]),
+    if_active=st.sampled_from(["fail", "wait", "cancel", "takeover"]),
+    on_interrupt=st.sampled_from(["cancel", "cancel", "leave"]),
 )
 
 
@@ -48,10 +50,12 @@ LIVES = st.builds(
     lives=st.lists(LIVES, min_size=1, max_size=5),
     again=st.sampled_from([None, True]),
     repeats=st.sampled_from([2, 50, 50]),
+    on_thread=st.booleans(),
 )
-def test_whatever_ends_a_life_nothing_is_lost_and_nothing_is_done_twice(script, lives, again, repeats):
+def test_no_history_loses_anything_or_does_anything_twice(script, lives, again, repeats, on_thread):
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(play(Path(folder), script, lives, again=again, repeats=repeats))
+        history = play(Path(folder), script, lives, again=again, repeats=repeats, on_thread=on_thread)
+        asyncio.run(history)
 
 
 WRITE = [("write", 0)]
