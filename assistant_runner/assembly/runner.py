@@ -288,8 +288,10 @@ class AssembledRunner:
         """
         self._remember(run)
         assert self._journal is not None
+        owner = self._journal.find(run.key).owner
         recording = self._journal.take_up(run)
         memory = self._remember(run)
+        memory.left_alone = owner is None
         spans = self._spans()
         with recorded(recording, listener, spans) as listen:
             question = question_of(run)

@@ -404,6 +404,8 @@ class _Work:
         self.watcher.run = run
         self.watcher.whole = False
         ended_by = (memory.ended.error or {}).get("kind") if memory.ended is not None else None
+        if memory.ended is None and memory.left_alone:
+            ended_by = RunCancelled.kind
         await self.emit(
             RunResumed(
                 run_id=run.id,

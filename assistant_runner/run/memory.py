@@ -86,9 +86,10 @@ class RoundMemory:
 class RunMemory:
     """What is known of a run: enough to go on without doing anything twice.
 
-    `requested_at` in Unix seconds. `carried` and `doubtful`: what runs
-    that this one took the place of had found, and what they left unknown; `run_ids` those runs and this
-    one. `every_round` has also those of a run that blocked the thread and was taken over first.
+    `requested_at` in Unix seconds. `carried` and `doubtful`: what runs that this one took the place of had
+    found, and what they left unknown; `run_ids` those runs and this one. `left_alone`: nobody followed the
+    run, so it is not we who cancelled it. `every_round` has also those of a run that blocked the thread and
+    was taken over first.
     """
 
     request: dict[str, Any] | None = None
@@ -100,6 +101,7 @@ class RunMemory:
     carried: Results = field(default_factory=dict)
     doubtful: Doubts = field(default_factory=dict)
     ended: RunEnded | None = None
+    left_alone: bool = False
     _current: RoundMemory | None = None
 
     @property

@@ -29,6 +29,17 @@ async def test_a_detached_run_that_is_cancelled_is_listed_and_replayed_as_such(t
     assert cli("run", "replay", "--last").status == 14
 
 
+async def test_a_detached_run_that_somebody_else_cancelled_is_not_begun_anew(tmp_path):
+    async with open_world([{"text": "never said", "delay_s": 60}], quick, plan=lambda seen: None) as world:
+        async with asking(world, tmp_path, "--detach", "--json") as process:
+            run = json.loads((await end_of(process))[1])
+        await world.backend.cancel_run(thread_id=run["thread_id"], run_id=run["run_id"])
+
+        async with resuming(tmp_path, "wait") as process:
+            assert (await end_of(process))[0] == 14
+        assert len((await world.backend.list_runs(run["thread_id"])).data) == 1
+
+
 async def test_a_cancel_that_the_backend_does_not_answer_ends_at_its_deadline(tmp_path):
     plan = once("GET", ".*/runs/run_.*", Hang())
     async with open_world([{"text": "never said", "delay_s": 60}], quick, plan=plan) as world:

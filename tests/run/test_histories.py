@@ -40,7 +40,7 @@ LIVES = st.builds(
 
 
 @settings(
-    max_examples=20,
+    max_examples=15,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
