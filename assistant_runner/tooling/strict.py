@@ -23,6 +23,16 @@ STRICT_FORMATS = frozenset(
 )
 
 
+MOST_REFERENCES = 5_000
+"""Followed for one schema: a few that each lead twice to the next would unfold for ever."""
+
+
+class _Definitions(dict[str, Any]):
+    """Schemas by name, and how often one was looked up."""
+
+    looked_up = 0
+
+
 def is_strict(schema: Any) -> bool:
     """Whether strict mode takes the schema: closed, all required, typed, no other keywords."""
     if not isinstance(schema, Mapping) or not TYPE_WORDS & set(schema) or not set(schema) <= STRICT_WORDS:
@@ -81,9 +91,9 @@ def tighten(schema: Mapping[str, Any], definitions: Mapping[str, Any] | None = N
     """A schema as the wire wants it: closed, all required, no titles, references inlined.
 
     A reference that leads back to itself stays a reference under `$defs`. A default becomes words of the
-    description. ConfigurationError for a reference that leads nowhere.
+    description. ConfigurationError for a reference that leads nowhere, and for references without an end.
     """
-    known = dict(definitions if definitions is not None else schema.get("$defs", {}))
+    known = _Definitions(definitions if definitions is not None else schema.get("$defs", {}))
     kept: dict[str, Any] = {}
     result = _tighten(schema, known, (), kept)
     if kept:
@@ -189,6 +199,10 @@ def _named(schema: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, 
     """What a reference stands for; ConfigurationError if there is no such thing."""
     if _key(schema) not in known:
         raise ConfigurationError(f"{schema['$ref']} leads nowhere", remedy="correct the schema")
+    if isinstance(known, _Definitions):
+        known.looked_up += 1
+        if known.looked_up > MOST_REFERENCES:
+            raise ConfigurationError("its references have no end in sight", remedy="correct the schema")
     target: Mapping[str, Any] = known[_key(schema)]
     return target
 

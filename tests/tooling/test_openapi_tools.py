@@ -249,3 +249,21 @@ def test_a_document_that_cannot_work_is_refused(tmp_path: Path, text: str, words
 
     with pytest.raises(ConfigurationError, match=words):
         build_tools(OpenApiEntry(document="x.yaml"), folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "last", [{"type": "string"}, {"$ref": "#/components/schemas/s40"}], ids=["bomb", "loop"]
+)
+def test_references_without_an_end_are_refused(tmp_path: Path, last: dict[str, Any]):
+    steps = {f"s{n}": {"anyOf": [{"$ref": f"#/components/schemas/s{n + 1}"}] * 2} for n in range(40)}
+    wanted = {"name": "p", "in": "query", "schema": {"allOf": [{"$ref": "#/components/schemas/s0"}]}}
+    document = {
+        "openapi": "3.1.0",
+        "servers": [{"url": "https://rooms.example"}],
+        "paths": {"/": {"get": {"operationId": "list", "parameters": [wanted]}}},
+        "components": {"schemas": {**steps, "s40": last}},
+    }
+    (tmp_path / "d.json").write_text(json.dumps(document))
+
+    with pytest.raises(ConfigurationError, match="no end in sight"):
+        build_tools(OpenApiEntry(document="d.json"), folder=tmp_path)
