@@ -40,6 +40,10 @@ def run_edge(app: click.Command, argv: list[str]) -> int:
         return _run_edge(app, argv)
     finally:
         sys.stdout = stdout
+        try:
+            stdout.flush()
+        except OSError:  # it has been told; Python would try once more at the exit, and leave with 120
+            _silence_stdout()
 
 
 def _run_edge(app: click.Command, argv: list[str]) -> int:
@@ -50,6 +54,7 @@ def _run_edge(app: click.Command, argv: list[str]) -> int:
     try:
         with app.make_context(NAME, argv, color=_colour()) as context:
             status = app.invoke(context)
+        sys.stdout.flush()
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 1
     except click.exceptions.Exit as leaving:

@@ -162,11 +162,12 @@ def test_a_closed_standard_stream_is_no_bug(closed, tmp_path):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 @pytest.mark.parametrize("flag", ["--quiet", "--json", "--jsonl"])
-def test_an_output_that_is_full_is_said_and_is_no_bug(flag):
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+def test_an_output_that_is_full_is_said_and_is_no_bug(flag, unbuffered):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "assistant_runner", "--offline", flag, "What is 2 plus 2?"],
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": unbuffered},
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
