@@ -40,10 +40,17 @@ VERBATIM = {"xmp", "plaintext"}
 """Their text is written as it is, tags and all, which our searches for tags could not bear."""
 SUSPECTS = (
     f":not(p, a, li, td, tr, div, span, b, i):is({', '.join(sorted(DROPPED | VERBATIM))}), "
-    "[hidden], [aria-hidden=true], [style*=none i], [style*=hidden i]"
+    "[hidden], [aria-hidden=true], [style]:is([style*=none i], [style*=hidden i])"
 )
 """What may be unseen. The commonest elements are turned away first, which halves the time of the search."""
-MAIN = ("main", "[role=main]", "#mw-content-text", "#content", "article")
+MAIN: dict[str, Callable[[LexborNode], bool]] = {
+    "main": lambda node: node.tag == "main",
+    "[role=main]": lambda node: node.attributes.get("role") == "main",
+    "#mw-content-text": lambda node: node.id == "mw-content-text",
+    "#content": lambda node: node.id == "content",
+    "article": lambda node: node.tag == "article",
+}
+"""How a page may name its main part, the surest first."""
 FRAME = (
     "nav, footer, aside, header, form, dialog, menu, [role=navigation], [class]:is(.navbox, .toc, .hatnote, "
     ".noprint, .mw-editsection, .mw-jump-link, .shortdescription, sup.reference)"
@@ -378,12 +385,11 @@ def _is_thin(main: LexborNode) -> bool:
 
 def _main_part(tree: LexborHTMLParser) -> LexborNode | None:
     """What the page itself calls its main part; of several, none."""
-    if tree.css_first(", ".join(MAIN)) is None:  # one search instead of five
-        return None
-    for selector in MAIN:
-        found = tree.css(selector)
-        if len(found) == 1:
-            return found[0]
+    found = {node.mem_id: node for node in tree.css(", ".join(MAIN))}  # one search instead of five
+    for is_meant in MAIN.values():
+        meant = [node for node in found.values() if is_meant(node)]
+        if len(meant) == 1:
+            return meant[0]
     return None
 
 
@@ -407,9 +413,11 @@ def visible_text(html: str) -> str:
         html = html.replace(blank, " ")
     marks = _Marks(BREAKS)
     text = "".join([_without_tags(stretch, marks) for stretch in _stretches(html)])
-    text = unescape(text).replace(KEPT_BREAK, "\n").replace("  ", " ")
-    if "  " in text:  # longer runs are rare where the source is not indented
+    text = unescape(text).replace(KEPT_BREAK, "\n")
+    if "   " in text:
         text = MANY_BLANKS.sub(" ", text)
+    else:  # longer runs are rare where the source is not indented
+        text = text.replace("  ", " ")
     text = "\n".join([line.strip(" ").removeprefix("| ") for line in text.split("\n")])
     return MANY_BREAKS.sub("\n\n", text).replace(KEPT_BLANK, " ").strip()
 

@@ -75,11 +75,13 @@ Names that begin alike are found too: a bound is wanted, quickly.
 """
 BLANK = r"[ \t\n\f\r]"
 SIMPLE_VALUE = r"""(?:"[^"<>]*+"|'[^'<>]*+'|[^ \t\n\f\r"'<>=]++)"""
-CLOSED = re.compile(
-    rf"""<([a-zA-Z][a-zA-Z0-9]*+)(?:{BLANK}++[^ \t\n\f\r"'<>=]++(?:={SIMPLE_VALUE})?+)*+{BLANK}*+>"""
-    r"[^<]*+</\1>"
-)
+SIMPLE_TAG = rf"""(?:{BLANK}++[^ \t\n\f\r"'<>=]++(?:={SIMPLE_VALUE})?+)*+{BLANK}*+>"""
+CLOSED = re.compile(rf"<([a-zA-Z][a-zA-Z0-9]*+){SIMPLE_TAG}[^<]*+</\1>")
 """An element without elements in it, whose end every tokenizer sees where we do: nothing is left open."""
+CLOSED_FORMATTING = re.compile(
+    rf"<(?=[bcefinstu](?![dhpr]))(b|i|em|code|strong|s|small|tt|u|font|big|nobr|strike){SIMPLE_TAG}[^<]*+</\1>"
+)
+"""Of these, most of the formatting ones; found in half the time."""
 LAYERS = 3
 """How often such elements are taken out, the inner ones first."""
 ATTRIBUTE = (
@@ -116,10 +118,10 @@ def _is_plainly_tame(html: str) -> bool:
 
 def _copies_few(html: str, tags: int) -> bool:
     """Whether the formatting that may be left open is little; most is closed at once, by its own end."""
-    for _ in range(LAYERS):
+    for closed in (CLOSED_FORMATTING, *itertools.repeat(CLOSED, LAYERS)):
         if _copied_at_most(REPEATED.findall(html)) * tags <= MOST_COPIES:
             return True
-        html = CLOSED.sub("", html)
+        html = closed.sub("", html)
     return _copied_at_most(REPEATED.findall(html)) * tags <= MOST_COPIES
 
 
