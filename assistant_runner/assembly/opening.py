@@ -56,7 +56,8 @@ async def open_runner(
     settings = loaded.settings
     async with AsyncExitStack() as stack:
         if tools is not None:
-            toolbox = with_reader(tools if isinstance(tools, Toolbox) else Toolbox(map(tool_from, tools)))
+            handed = tools if isinstance(tools, Toolbox) else Toolbox(map(tool_from, tools))
+            toolbox = with_reader(handed, growing=handed is tools)
         elif settings.tools is not None:
             toolbox = with_reader(load_tools(settings.tools, folder=tools_folder(loaded), cwd=cwd))
         elif spec is not None:

@@ -39,9 +39,12 @@ class Shelf:
     spec: "AssistantSpec | None" = None
 
 
-def with_reader(toolbox: Toolbox) -> Toolbox:
-    """The toolbox, with `read_output` beside tools that are not shipped: their outputs may be cut."""
-    own = any(not tool.source.startswith(str(shipped_folder())) for tool in toolbox.values())
+def with_reader(toolbox: Toolbox, *, growing: bool = False) -> Toolbox:
+    """The toolbox, with `read_output` beside tools that are not shipped: their outputs may be cut.
+
+    `growing`: tools of somebody's own may come later.
+    """
+    own = growing or any(not tool.source.startswith(str(shipped_folder())) for tool in toolbox.values())
     if own and READER_NAME not in toolbox:
         toolbox.add(load_tools([READER_NAME])[READER_NAME])
     return toolbox

@@ -1,7 +1,4 @@
-"""Response formats: whether a schema is one, and whether an answer fits it.
-
-The library is loaded when the first format with a schema comes: most runs have none.
-"""
+"""Response formats: whether a schema is one, and whether an answer fits it."""
 
 import json
 from typing import Any

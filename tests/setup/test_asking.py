@@ -153,3 +153,10 @@ async def test_a_tool_that_is_replaced_while_the_program_runs_is_offered_from_th
     bodies = [one.body for one in server.asked if one.path.endswith("/chat/completions")]
     words = [body["tools"][0]["function"]["description"] for body in bodies]
     assert words == ["Find a room by its name", "Find a room by its number"]
+
+
+async def test_outputs_of_tools_that_come_later_can_be_read_on(folder):
+    toolbox = Toolbox()
+
+    async with open_runner(settings_in(folder, ASSISTANT_RUNNER_ENGINE="planner"), tools=toolbox):
+        assert toolbox.names() == ["read_output"]
